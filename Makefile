@@ -11,7 +11,8 @@ DATA ?=
 ARGS ?=
 VERSION = $(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' $(PKG)/_version.py)
 
-# An environment that somebody else has prepared, such as pip's while it builds a wheel: nothing is installed.
+# An environment that has been prepared elsewhere, such as pip's while it builds a wheel: nothing is
+# installed.
 ifdef USE_PYTHON
 PY := $(USE_PYTHON)
 VENV := build/use_python
@@ -29,7 +30,7 @@ OTHER_RELEASE := $(if $(TF),$(filter-out $(shell tools/setup.sh --release),$(TF)
 endif
 ifneq ($(OTHER_RELEASE),)
 OTHER_GOALS := $(or $(MAKECMDGOALS),metal)
-# Who has no Metal kernels here gets no compiler for them there.
+# A checkout without Metal kernels gets no compiler for them there.
 OTHER_FLAGS := build/tensorflow/cflags $(wildcard build/metal_flags/compiler)
 .PHONY: $(OTHER_GOALS) other-release
 $(OTHER_GOALS): other-release ; @:
@@ -44,8 +45,8 @@ else
 # One step at a time, whatever -j says, and two makes take turns; who comes second finds the work done.
 LOCKED = $(if $(shell command -v flock),mkdir -p build && flock -o build/setup.lock)
 
-# Rooms say what their goals need of the system, NEEDS_<goal>, so that the first call installs all of it, and what a goal
-# can be tried without, WANTS_<goal>: words of tools/setup.sh.
+# Rooms name the system packages that their goals need, NEEDS_<goal>, so that the first call installs all of them, and
+# those that a goal can be tried without, WANTS_<goal>: words of tools/setup.sh.
 NEEDS_metal := --metal
 NEEDS_test := $(if $(ARGS),,--metal)
 NEEDS_test-all := $(NEEDS_test)
@@ -82,12 +83,12 @@ $(VENV)/stamp: requirements.txt | build/system.stamp
 $(VENV)/package.stamp: pyproject.toml requirements-programs.txt | $(VENV)/stamp
 	@$(LOCKED) sh -c "$(PIP_INSTALL) --no-deps --no-build-isolation -e . && $(PIP_INSTALL) -r requirements-programs.txt" && touch $@
 
-# What users need not: tests, style, types.
+# Packages that users do not need: tests, style, types.
 $(VENV)/test.stamp: requirements-test.txt requirements-test-no-deps.txt | $(VENV)/package.stamp
 	@$(LOCKED) sh -c "$(PIP_INSTALL) -r $< && $(PIP_INSTALL) --no-deps -r $(word 2,$^)" && touch $@
 endif
 
-# TensorFlow's own compile and link flags, asked once an environment. Files and not variables, so that what needs no
+# TensorFlow's own compile and link flags, asked once per environment. Files and not variables, so that what needs no
 # TensorFlow is compiled while pip fetches it.
 TF_FLAGS := build/tensorflow
 TF_CFLAGS := @$(TF_FLAGS)/cflags
@@ -95,8 +96,8 @@ TF_LDFLAGS := @$(TF_FLAGS)/ldflags
 $(TF_FLAGS)/cflags: tools/tensorflow_flags.py $(VENV)/stamp
 	@TF_CPP_MIN_LOG_LEVEL=3 $(PY) $< $(@D)
 
-# $(eval $(call remembered,<file>,<words>)): a file that is written when the words are others than it has, so that what needs it is
-# made anew then. While they are the same nothing is, and `make -n` says so.
+# $(eval $(call remembered,<file>,<words>)): a file that is written when the words differ from its contents, so that its
+# dependents are made anew then. While they are the same nothing is, and `make -n` says so.
 define remembered
 ifneq ($$(shell cat $(1) 2>/dev/null),$(2))
 .PHONY: $(1)
@@ -114,8 +115,8 @@ ifeq ($(shell uname),Darwin)
 # TensorFlow has loaded its libraries under names of its own by the time that ours are loaded.
 link_flags = -Wl,-undefined,dynamic_lookup -Wl,-install_name,@rpath/$(notdir $(1)) -Wl,-rpath,@loader_path \
   $(addprefix -Wl$(comma)-exported_symbol$(comma)_,$(shell sed -n '/global:/,/local:/s/^ *\([A-Za-z_*]*\);/\1/p' $(2)))
-# The oldest that TensorFlow's own wheels are for. What uses Metal is for macOS 14, or for 13 where MACOS_OF_METAL=13.0 says so
-# (kernels/metal.mk).
+# The oldest that TensorFlow's own wheels are for. Libraries that use Metal are for macOS 14, or for 13 with
+# MACOS_OF_METAL=13.0 (kernels/metal.mk).
 MACOSX_DEPLOYMENT_TARGET ?= 12.0
 export MACOSX_DEPLOYMENT_TARGET
 HIGHWAY := $(shell brew --prefix highway 2>/dev/null)
@@ -148,7 +149,8 @@ CHOOSE = $(PY) tools/choose_tests.py
 # ARGS=softshrink is all tests of that op, and ARGS='softshrink -x' these with an option.
 OP := $(if $(ARGS),$(if $(wildcard kernels/$(firstword $(ARGS))/.),$(firstword $(ARGS))))
 NAMED = $(if $(OP),$$($(CHOOSE) op $(OP)) $(wordlist 2,$(words $(ARGS)),$(ARGS)),$(ARGS))
-# Tests that ARGS names are run with what they ask for: of the CPU's op library alone where that is enough.
+# Tests that ARGS names are run with the libraries they ask for: the CPU's op library alone where that is
+# enough.
 TESTED := build $(if $(ARGS),metal-if-asked,metal)
 # The whole suite calls most kernels.
 AHEAD := $(if $(filter Darwin,$(shell uname)),,kernels-ahead)
@@ -161,7 +163,7 @@ test: $(TESTED) $(if $(ARGS),,$(AHEAD)) | $(VENV)/test.stamp  ## Run every test 
 test-all: $(TESTED) $(if $(ARGS),,$(AHEAD)) | $(VENV)/test.stamp  ## Run every case (SHARD=2/4: the second of four parts)
 	@METAL_OPS_TEST_DEPTH=all METAL_OPS_TEST_SHARD=$(SHARD) $(PYTEST) $(NAMED)
 
-# What the changed files can break, by tools/mutation/rooms.py.
+# The tests that the changed files can break, by tools/mutation/rooms.py.
 BASE ?= main
 test-near: build metal | $(VENV)/test.stamp  ## Run the tests near the files that differ from BASE=main
 	@tests=$$($(CHOOSE) near $(BASE)) && { [ -z "$$tests" ] || $(PY) -m pytest $(ALL_CORES) $(ARGS) $$tests; }
@@ -173,11 +175,11 @@ test-ops: build metal | $(VENV)/test.stamp  ## Run the tests of the ops (METAL_O
 test-shaders: MARKED = shaders and not compiler
 test-shaders: build metal | $(VENV)/test.stamp  ## Run the tests of shaders (METAL_DEVICE_WRAPPER_TYPE=1: validated)
 test-release: MARKED = release
-test-release: build metal | $(VENV)/test.stamp  ## Run tests of what a release of TensorFlow can break (TF=2.21)
+test-release: build metal | $(VENV)/test.stamp  ## Run the tests that a release of TensorFlow can break (TF=2.21)
 test-ops test-shaders test-release:
 	@$(PYTEST) -m '$(MARKED)' $(ARGS) $$($(CHOOSE) files '$(MARKED)')
 
-# What a release of TensorFlow and a Python can break.
+# The tests that a release of TensorFlow and a Python can break.
 test-matrix:  ## Run op and device tests with all releases of TensorFlow and Pythons (TF=2.20 PYTHON=3.12: one)
 	@tools/test_matrix.sh "$(TF)" "$(PYTHON)" "ops or fusion or kernels or device" $(ARGS)
 

@@ -28,7 +28,7 @@ class BuildWithLibraries(build_py):
 
     def run(self) -> None:
         if not self.editable_mode:
-            # What an earlier build left there would be packed too.
+            # Files that an earlier build left there would be packed too.
             shutil.rmtree(self.build_lib, ignore_errors=True)
         super().run()
         if not self.editable_mode:
@@ -48,7 +48,7 @@ DEPENDENCIES = [
     "rich>=13",
     "wrapt>=1.14",  # TensorFlow's own dependency: tells when Keras is imported
 ]
-# Of the same version: it asks for exactly this one.
+# In the same version: it asks for exactly this one.
 METAL = ["tensorflow-metal-ops-hostmetal; sys_platform == 'linux'"]
 if libraries.has_tensorflow_metal(RELEASE):
     METAL.append("tensorflow-metal==1.2.0; sys_platform == 'darwin'")

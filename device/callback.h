@@ -1,4 +1,4 @@
-// What every callback that TensorFlow calls needs: an autorelease pool, and a stop for exceptions.
+// Shared by every callback that TensorFlow calls: an autorelease pool, and a stop for exceptions.
 
 #ifndef METAL_OPS_DEVICE_CALLBACK_H_
 #define METAL_OPS_DEVICE_CALLBACK_H_

@@ -74,7 +74,7 @@ bool Find(const SP_DeviceMemoryBase* memory, uint64_t size, const char* what, Pl
   return false;
 }
 
-// What is copied to, or filled.
+// The target of a copy or fill.
 bool FindTarget(const SP_DeviceMemoryBase* memory, uint64_t size, const char* what, Place* place,
                 TF_Status* status) {
   if (!Find(memory, size, what, place, status)) return false;
@@ -125,8 +125,9 @@ void MemcpyHostToDevice(const SP_Device* device, SP_Stream stream, SP_DeviceMemo
     if (!CheckFork(status) || !FindTarget(target, size, "copy from the host", &to, status)) return;
     // Most copies find an idle stream: a plain copy is done before a command buffer would have
     // started. TensorFlow has its stream of copies wait for that of kernels, as other allocators
-    // give memory back that kernels still read. Here a command buffer keeps what it uses, so new
-    // memory is nobody else's, and the next batch is copied while the present one is trained on.
+    // give memory back that kernels still read. Here a command buffer keeps the memory it uses, so
+    // new memory is shared with nothing else, and the next batch is copied while the present one is
+    // trained on.
     const bool fresh = to.fresh && [ToStream(stream) onlyWaits];
     if (!fresh && ![ToStream(stream) isIdle]) {
       uint64_t offset = 0;
@@ -149,8 +150,8 @@ void MemcpyHostToDevice(const SP_Device* device, SP_Stream stream, SP_DeviceMemo
   });
 }
 
-// From the memory of the stream's device to another's. What the copy waits for has its failures
-// reported by then, so that they become the other device's, too.
+// From the memory of the stream's device to another's. The work that the copy waits for has its
+// failures reported by then, so that they become the other device's, too.
 void CopyBetween(Stream* stream, const Place& from, const Place& to, uint64_t size) {
   Device* const sender = [stream device];
   Device* const receiver = &DeviceOf([to.buffer device]);

@@ -49,7 +49,7 @@ Device& DeviceOf(id<MTLDevice> metal);
 bool PeekError(Device& device, std::string* message);
 bool TakeError(Device& device, std::string* message);
 void ReportError(Device& device, const std::string& message);
-// The sentence for whoever meets a failure of earlier work.
+// The error for a caller that meets a failure of earlier work.
 std::string DescribeFailure(const std::string& message);
 
 }  // namespace metal_device

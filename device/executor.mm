@@ -198,8 +198,8 @@ void DestroyEvent(const SP_Device* device, SP_Event event) {
 }
 
 SE_EventStatus GetEventStatus(const SP_Device*, SP_Event event) {
-  // Whoever asks waits for a thread of TensorFlow's that a forked process does not have. For an
-  // error TensorFlow ends the process, but does not say why.
+  // The caller waits for a thread of TensorFlow's that a forked process does not have. For an error
+  // TensorFlow ends the process, but does not say why.
   if (Forked()) {
     fprintf(stderr, "%s\n", WhyNotForked());
     return SE_EVENT_ERROR;

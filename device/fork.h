@@ -18,14 +18,14 @@ void WatchForks();
 // Whether this is the child of such a fork.
 bool Forked();
 
-// The sentence for whoever uses the device there.
+// The error for callers that use the device there.
 const char* WhyNotForked();
 
 // False, and the sentence as the status, in such a child.
 bool CheckFork(TF_Status* status);
 
-// What stands there for a tensor's memory and for a stream's queue: made before the fork, and never
-// written to, as everything that would is told why not.
+// The stand-ins for a tensor's memory and for a stream's queue: made before the fork, and never
+// written to, as every writer gets an error.
 id<MTLBuffer> BufferOfForked();
 dispatch_queue_t QueueOfForked();
 

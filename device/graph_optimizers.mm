@@ -1,4 +1,4 @@
-// Which of TensorFlow's graph optimizers are left out for graphs on the device, as tensorflow-metal
+// TensorFlow's graph optimizers that are left out for graphs on the device, as tensorflow-metal
 // leaves them out: the remapper makes _FusedConv2D of a convolution, a bias and a ReLU on any
 // "GPU", and the layout optimizer NCHW, for kernels that only NVIDIA's and AMD's devices have.
 

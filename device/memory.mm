@@ -72,7 +72,7 @@ void InitMemory() {
 }
 
 void* NewBuffer(Device& device, uint64_t length) {
-  // Not "out of memory": TensorFlow goes on to what tells the reason.
+  // Not "out of memory": TensorFlow goes on to a call that tells the reason.
   if (Forked()) return (void*)BufferOfForked();
   Memory& memory = TheMemory();
   MemoryStatistics& now = device.memory;

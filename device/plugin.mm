@@ -259,7 +259,7 @@ const char* Failure(Device& device) {
 }  // namespace
 }  // namespace metal_device
 
-// What kernels ask after they have encoded: null, or why the op fails. Where every op is waited
+// The check of kernels after they have encoded: null, or why the op fails. Where every op is waited
 // for, the failure is this op's and the device goes on; else it is an earlier one's, and stays.
 METAL_DEVICE_EXPORT const char* metal_device_failure_on(const void* stream) {
   using namespace metal_device;

@@ -1,4 +1,4 @@
-// What the device did, while somebody asks: metal_ops.profiler through the C interface at the end of
+// The device's work, while a profiler runs: metal_ops.profiler through the C interface at the end of
 // profiler.mm, TensorFlow's profiler through TF_InitProfiler (profiler_plugin.mm).
 
 #ifndef METAL_OPS_DEVICE_PROFILER_H_
@@ -48,11 +48,11 @@ bool StartProfile(Profiler who, id<MTLDevice> device, uint64_t most_events, std:
 // Waits for the device, so that all that was asked for is seen.
 Profile StopProfile(Profiler who);
 
-// What runs while somebody profiles; each is nothing otherwise.
+// Whether a profiler runs; each does nothing otherwise.
 bool IsProfiled();
 uint64_t Nanoseconds();
 
-// The passes of one stream, and what takes their times: they are resolved many at once.
+// The passes of one stream, and the samples of their times: many are resolved at once.
 class StreamProfile;
 void DeleteProfile(StreamProfile* profile);
 // On the stream's queue. The pass is one of the command buffer that will have this number.
@@ -73,7 +73,7 @@ void FinishBuffer(StreamProfile* profile, id<MTLCommandBuffer> buffer, uint32_t 
 // On the queue: the recorder gets the passes of all command buffers up to `completed`.
 void CollectPasses(StreamProfile* profile, uint32_t stream, uint64_t completed);
 
-// What the host does itself, until the scope ends: a copy, or waiting.
+// The host's own work, until the scope ends: a copy, or waiting.
 class HostScope {
  public:
   HostScope(uint32_t kind, const char* name, uint64_t bytes = 0)

@@ -1,4 +1,5 @@
-// Who profiles, and what is not a pass: ops, copies and waits of the host. See profiler.h.
+// Recordings that are no passes: ops, copies and waits of the host; and the sessions that profile.
+// See profiler.h.
 
 #include "device/profiler.h"
 
@@ -41,7 +42,7 @@ void* HookBlit(void* stream, const ProfiledPass& pass) {
   return (void*)[Ours(stream) blitEncoderFor:pass];
 }
 
-// Who ends, or launches before, looks for the names.
+// The end, or a launch before it, looks up the names.
 void HookBegin(metal_ops::RunningOp* op) { op->began = Nanoseconds(); }
 
 void HookEnd(const metal_ops::RunningOp& op) {
@@ -76,7 +77,7 @@ id<MTLCounterSet> TimestampsOf(id<MTLDevice> device) {
   return nil;
 }
 
-// With the recorder's lock, while nobody profiles: strings have new numbers.
+// With the recorder's lock, while no profiler runs: strings have new numbers.
 void StartAnew(Recorder& recorder) {
   recorder.generation.fetch_add(1);
   recorder.pages = {};

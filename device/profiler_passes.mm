@@ -1,8 +1,8 @@
 // Passes and their times: see profiler.h.
 //
 // Some devices take times between the launches of a pass. Apple's GPUs do so at its start and its end,
-// and there a launch has a pass of its own while somebody profiles. A stream's passes lie in pages with
-// a sample buffer each; a page that is full is resolved when its last command buffer is done.
+// and there a launch has a pass of its own while a profiler runs. A stream's passes lie in pages with a
+// sample buffer each; a page that is full is resolved when its last command buffer is done.
 
 #import <Foundation/Foundation.h>
 
@@ -19,7 +19,7 @@
 namespace metal_device {
 namespace {
 
-// Of a stream, with a place for the times of each.
+// Passes of a stream, with a place for the times of each.
 struct Passes {
   explicit Passes(id<MTLDevice> device) {
     auto* const wanted = [[[MTLCounterSampleBufferDescriptor alloc] init] autorelease];
@@ -74,7 +74,7 @@ class StreamProfile {
 
 namespace {
 
-// Their times, and to the recorder. What failed has none, and what goes on is seen by nobody.
+// Their times, and to the recorder. Failed passes have none, and errors here go unreported.
 void Resolve(Passes* passes, uint32_t stream, uint64_t completed,
              const std::vector<uint64_t>& failed) {
   Page& events = passes->events;
@@ -144,7 +144,7 @@ Passes* Record(StreamProfile** profile, id<MTLDevice> device, uint64_t number,
   return passes;
 }
 
-// Of the pass that was recorded last.
+// The first sample of the pass that was recorded last.
 NSUInteger FirstSample(const Passes& passes) { return 2 * (passes.events.size() - 1); }
 
 // Makes the pass the next one that takes times. False: it takes none.

@@ -72,7 +72,7 @@ enum : uint32_t {
   kNamedName = 2,
 };
 
-// A plane: lines of events, whose names and the names of what is said of them have numbers.
+// A plane: lines of events, whose names and the names of their statistics have numbers.
 class Plane {
  public:
   Plane(uint64_t id, const std::string& name) {
@@ -145,7 +145,7 @@ Message ToEvent(Plane* plane, const Profile& profile, const ProfileEvent& event)
   return message;
 }
 
-// A line a stream, or a kind of what the host does.
+// A line per stream, or per kind of the host's work.
 using Lines = std::map<uint64_t, std::pair<std::string, std::vector<const ProfileEvent*>>>;
 
 Message ToPlane(uint64_t id, const std::string& name, const Lines& lines, const Profile& profile,
@@ -205,7 +205,7 @@ std::string ToXSpace(const Profile& profile, const std::string& hardware) {
 
 namespace {
 
-// What TensorFlow takes in two calls: the size, then the bytes.
+// The data that TensorFlow takes in two calls: the size, then the bytes.
 struct Collected {
   std::mutex mutex;
   bool stopped = false;

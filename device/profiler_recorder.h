@@ -1,4 +1,5 @@
-// What the parts of the profiler share: events, the names in them, and who profiles. See profiler.h.
+// Shared by the parts of the profiler: events, the names in them, and the sessions that profile. See
+// profiler.h.
 //
 // A profiled launch may cost a tenth of a microsecond or two, so nothing of it takes a lock: events
 // lie in pages, each of one thread or of one stream, and names have their numbers with them.
@@ -34,7 +35,7 @@ struct Clocks {
 class Lane;
 
 struct Recorder {
-  // Counts up when numbers of strings become others, which is when nobody profiles.
+  // Counts up when the numbers of strings change, which happens while no profiler runs.
   std::atomic<uint64_t> generation{0};
   std::atomic<uint64_t> first_host{0};  // when that was
 
@@ -47,7 +48,7 @@ struct Recorder {
   uint64_t began[kProfilers] = {}, most[kProfilers] = {}, dropped[kProfilers] = {};
   id<MTLDevice> device = nil;
   id<MTLCounterSet> timestamps = nil;
-  Clocks first;  // when nobody had profiled
+  Clocks first;  // when no profiler had run
 };
 
 // Leaked, as the streams are.
@@ -56,7 +57,7 @@ Recorder& TheRecorder();
 // With the recorder's lock. Keeps the events, or counts them where there are enough; leaves an empty
 // page.
 void Keep(Recorder& recorder, Page* page);
-// So many that nobody will see.
+// So many events will be missing.
 void Drop(uint64_t count);
 
 // 0 for an empty text. Takes the recorder's lock, unless the number is kept and still holds.
@@ -74,7 +75,7 @@ class Lane {
   void Done();
   uint64_t thread() const { return thread_; }
 
-  // With the recorder's lock: it gets the events that are done, or nobody does.
+  // With the recorder's lock: it gets the events that are done, else they are lost.
   void Collect(Recorder& recorder);
   void Clear() { collected_ = done_.load(std::memory_order_acquire); }
 

@@ -52,7 +52,7 @@ bool NumberOf(const metal_ops::RunningOp& op) {
   Recorder& recorder = TheRecorder();
   if (op.began < recorder.first_host.load(std::memory_order_relaxed)) return false;
   if (op.numbers[0] != 0) return true;
-  // Whoever has both has no need of the node's text, for which TensorFlow has to be asked.
+  // With both, the node's text is not needed, for which TensorFlow has to be asked.
   if (op.names != nullptr) {
     const uint64_t generation = recorder.generation.load(std::memory_order_acquire) << 32;
     const uint64_t type = op.names->type.number.load(std::memory_order_relaxed);

@@ -1,4 +1,4 @@
-// The stream: a serial queue of command buffers with tensorflow-metal's batching, and what waits on
+// The stream: a serial queue of command buffers with tensorflow-metal's batching, and the waits on
 // it.
 //
 // Every command buffer committed gets the next number, starting at 1. A point in the stream is such
@@ -33,7 +33,7 @@
   id<MTLCommandBuffer> _current;   // touched on _queue only
   std::atomic<bool> _has_kernels;  // whether one has asked for the queue
   int _encoded;  // kernels that said `commit` since the last real one; on _queue only
-  metal_device::StreamProfile* _profile;  // once somebody has profiled; changed on _queue only
+  metal_device::StreamProfile* _profile;  // set once a profiler has run; changed on _queue only
   uint32_t _number;                       // among the process' streams, from 1
   id<MTLSharedEvent> _timeline;
 
@@ -45,7 +45,7 @@
     uint64_t number;
     id<MTLCommandBuffer> buffer;  // retained
     // Done when its handler says so. Others have none, as a handler costs another thread's waking:
-    // whoever asks looks at their status.
+    // callers look at their status.
     bool handled;
     bool finished;  // its handler has run
   };
@@ -82,7 +82,7 @@
 - (void)encode:(const metal_device::ProfiledPass&)pass
           blit:(const std::function<void(id<MTLBlitCommandEncoder>)>&)body;
 
-// On the queue: an encoder whose times the profiler gets, if somebody profiles.
+// On the queue: an encoder whose times the profiler gets, if one runs.
 - (id<MTLComputeCommandEncoder>)computeEncoderFor:(const metal_device::ProfiledPass&)pass;
 - (id<MTLBlitCommandEncoder>)blitEncoderFor:(const metal_device::ProfiledPass&)pass;
 // On the queue, around a launch on an encoder of the current command buffer: see SampleBefore.
@@ -107,11 +107,11 @@ struct StreamOptions {
 StreamOptions& GlobalStreamOptions();
 
 // Waits for every stream of a device, or of all devices. On a stream's own queue, where committing
-// is not possible, only for what is committed.
+// is not possible, only for committed work.
 void Synchronize(const Device* device);
 inline void SynchronizeAll() { Synchronize(nullptr); }
 
-// Failures of what is done are reported from here on.
+// Failures of completed work are reported from here on.
 void Reap(const Device* device);
 inline void ReapAll() { Reap(nullptr); }
 

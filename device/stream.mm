@@ -194,13 +194,13 @@ static std::string FaultedEncoder(NSError* error) {
 // ---- what the device calls ----------------------------------------------------------------------
 
 - (uint64_t)commitCurrent {
-  // What waits on another device may be a copy of what this one has made, and has to find its
-  // failure reported.
+  // Work that waits on another device may be a copy of a tensor that this one has made, and has to
+  // find its failure reported.
   return [self commitCurrentAndSignal:metal_device::Devices().size() == 1];
 }
 
 // The real commit. On the queue. With `signals`, the timeline has the number when the device is
-// done; else somebody else sets it.
+// done; else another part sets it.
 - (uint64_t)commitCurrentAndSignal:(bool)signals {
   _encoded = 0;
   const uint64_t number = _current == nil ? _submitted : _submitted + 1;
@@ -236,8 +236,8 @@ static std::string FaultedEncoder(NSError* error) {
                             FaultedEncoder([buffer error]));
 }
 
-// With the lock. A failed command buffer also counts as done: whoever waits must wake up to hear of
-// it.
+// With the lock. A failed command buffer also counts as done: a waiting thread must wake up to hear
+// of it.
 - (bool)isFirstDone {
   if (_running.empty()) return false;
   const Running& first = _running.front();
@@ -270,7 +270,7 @@ static std::string FaultedEncoder(NSError* error) {
 }
 
 // On a thread of the Metal runtime, after the work of command buffer `number`, whose first pass was
-// asked for at `encoded`; 0 where nobody profiled.
+// asked for at `encoded`; 0 where no profiler ran.
 - (void)finish:(uint64_t)number buffer:(id<MTLCommandBuffer>)buffer encoded:(uint64_t)encoded {
   @autoreleasepool {
     if (encoded != 0) metal_device::FinishBuffer(_profile, buffer, _number, number, encoded);
@@ -306,7 +306,7 @@ static std::string FaultedEncoder(NSError* error) {
 
 - (void)waitUntil:(uint64_t)number {
   if (Forked()) return;
-  // What is done is released at the pool's end, without the lock.
+  // Completed buffers are released at the pool's end, without the lock.
   @autoreleasepool {
     std::unique_lock<std::mutex> lock(_mutex);
     [self reapLocked];
@@ -464,7 +464,7 @@ static std::string FaultedEncoder(NSError* error) {
 
 - (uint64_t)runOnHost:(std::function<void()>)body {
   if (Forked()) {
-    body();  // whoever waits for it must wake up
+    body();  // a waiting thread must wake up
     return 0;
   }
   auto* work = new std::function<void()>(std::move(body));

@@ -8,8 +8,8 @@ INSTALL_SITE = $(LOCKED) sh -c "{ [ -x $(DOCS_VENV)/bin/python ] || $(PY) -m ven
 $(DOCS_VENV)/stamp: requirements-docs.txt | $(VENV)/stamp
 	@$(INSTALL_SITE)
 
-# What only the tests of the site and of the HTML view need. Where it cannot be had they fail, and say so at the end of
-# `make test`, when everything else has been tried: hence recipes that cannot fail.
+# Packages that only the tests of the site and of the HTML view need. Where it cannot be had they fail, and say so at
+# the end of `make test`, when everything else has been tried: hence recipes that cannot fail.
 WANTS_test := $(if $(ARGS),,--browser)
 WANTS_test-all := $(WANTS_test)
 # Whether this very call of make asks for the packages anyway.

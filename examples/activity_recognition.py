@@ -2,7 +2,7 @@
 
     .venv/bin/python examples/activity_recognition.py
 
-Somebody walks, runs, climbs stairs, cycles, sits or stands, with a telephone in a pocket that turns it any way round.
+A person walks, runs, climbs stairs, cycles, sits or stands, with a telephone in a pocket that turns it any way round.
 The measurements are made here: three axes, 25 a second, between one and two seconds each. Needs `make metal`.
 """
 
@@ -89,7 +89,7 @@ with tf.device("GPU:0"):
     ).history
     found = np.argmax(model.predict(held_out, verbose=0), -1)
 
-# ---- what it takes for what -----------------------------------------------------------------------------------------
+# ---- its confusions -------------------------------------------------------------------------------------------------
 confused = np.zeros((len(ACTIVITIES), len(ACTIVITIES)), int)
 np.add.at(confused, (truth, found), 1)
 figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4.5), layout="constrained")

@@ -2,9 +2,9 @@
 
     .venv/bin/python examples/bare_load_op_library.py
 
-What the library file holds is REGISTER_OP and kernels; TensorFlow generates the Python functions. Gradients are
-registered in Python, so a script that loads the bare file registers the one it needs. (`import metal_ops` brings them
-all; then a script must not register its own. The generated functions are `metal_ops.raw_ops` there.)
+The library file holds REGISTER_OP and kernels; TensorFlow generates the Python functions. Gradients are registered in
+Python, so a script that loads the bare file registers the one it needs. (`import metal_ops` brings them all; then a
+script must not register its own. The generated functions are `metal_ops.raw_ops` there.)
 """
 
 import os

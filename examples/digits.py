@@ -92,7 +92,7 @@ with tf.device("GPU:0"):
     ).history
     found = np.argmax(model.predict(held_out, verbose=0), -1)
 
-# ---- what it sees, and what it takes for something else -------------------------------------------------------------
+# ---- what it sees, and its confusions -------------------------------------------------------------------------------
 right_ones = np.mean(found == truth)
 wrong_first = np.argsort(found == truth, kind="stable")[:24]
 figure = plt.figure(figsize=(11, 4.5), layout="constrained")

@@ -3,8 +3,8 @@
     .venv/bin/python examples/fit_an_image.py                 a picture that is made here
     .venv/bin/python examples/fit_an_image.py photo.jpg       one of yours, shrunk to 256 pixels
 
-A function from a position to a colour is trained on random pixels. It leaves runs/fit_an_image.png: the truth, and what
-was learnt after 10, 40 and all 300 steps.
+A function from a position to a colour is trained on random pixels. It leaves runs/fit_an_image.png: the truth, and the
+results after 10, 40 and all 300 steps.
 """
 
 import os

@@ -15,7 +15,7 @@ import tensorflow as tf
 
 import metal_ops
 
-# Any float dtype: T is the input's. What lies between is calculated in float32 and rounded once.
+# Any float dtype: T is the input's. Intermediate values are calculated in float32 and rounded once.
 OF_THE_INPUT = {"T": lambda gate: gate.dtype}
 
 swiglu_gradient = metal_ops.metal_kernel(

@@ -1,4 +1,5 @@
-"""A ResNet-50 for pictures of 32x32, trained on the Metal device, and what of it is fused; writes a plot to runs/.
+"""A ResNet-50 for pictures of 32x32, trained on the Metal device, and the ops of it that are fused; writes a plot to
+runs/.
 
     .venv/bin/python examples/resnet50.py                 a quarter of the channels: seconds
     .venv/bin/python examples/resnet50.py --width 64      all of them
@@ -66,7 +67,7 @@ def pictures(n: int) -> tuple[np.ndarray, np.ndarray]:
     return np.stack([picture(kind) for kind in kinds]).astype(np.float32), kinds
 
 
-# ---- the model: He et al. 2016; blocks begin as what they are given, so that so deep a network learns at once --------
+# ---- the model: He et al. 2016; blocks begin as the identity, so that so deep a network learns at once --------
 def convolution(x, channels: int, size: int, strides: int = 1, scale: str = "ones"):
     x = keras.layers.Conv2D(channels, size, strides, padding="same", use_bias=False)(x)
     return keras.layers.BatchNormalization(momentum=0.9, gamma_initializer=scale)(x)

@@ -1,4 +1,4 @@
-// What Python calls through ctypes. Strings that are returned are JSON, and freed by
+// The functions that Python calls through ctypes. Strings that are returned are JSON, and freed by
 // metal_ops_fusion_free.
 
 #ifndef METAL_OPS_GRAPH_C_API_H_

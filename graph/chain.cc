@@ -60,7 +60,7 @@ Refusal Chain::CheckTaken(const NodeView& node) const {
                  Quoted(*node.GetControllingFanins().front().node_view()), ": a control edge.")};
 }
 
-// Who is fused with another chain reads no more, unless that chain's new op does.
+// A node that is fused with another chain reads no more, unless that chain's new op does.
 std::vector<Use> Chain::NotClaimed(const Value& value, std::vector<Use> uses) const {
   if (claimed_->inputs.count({value.node->node_index(), value.port})) return uses;
   uses.erase(

@@ -1,4 +1,4 @@
-// Nodes that are to become one: a convolution or matrix product and what stands around it, or an
+// Nodes that are to become one: a convolution or matrix product and the ops around it, or an
 // expression of several ops. Patterns extend it; the conditions that hold for every pattern are
 // checked here.
 
@@ -18,12 +18,11 @@
 
 namespace metal_ops::fusion {
 
-// What the fused ops do after the root, in this order, each at most once; a prologue is what they do
-// before. An expression is a chain of its own, which nothing extends; an update is one that changes
-// variables.
+// The fused ops after the root, in this order, each at most once; a prologue comes before it. An
+// expression is a chain of its own, which nothing extends; an update is one that changes variables.
 enum class Stage { kRoot, kPrologue, kBias, kNorm, kAdd, kActivation, kExpression, kUpdate };
 
-// What chains that are decided on have taken.
+// The nodes and values that chosen chains have taken.
 struct Claimed {
   std::unordered_set<int> nodes;
   std::set<std::pair<int, int>> inputs;  // of the new ones: nodes by number, and ports; -1: control
@@ -37,7 +36,7 @@ class Chain {
 
   const Facts& facts() const { return *facts_; }
   const NodeView& root() const { return *nodes_.front(); }
-  // What the chain computes so far.
+  // The chain's result so far.
   const Value& value() const { return value_; }
   // Root first. value() gives its name to the fused one.
   const std::vector<const NodeView*>& nodes() const { return nodes_; }
@@ -68,17 +67,18 @@ class Chain {
   // for, and those that wait for others than these and the `inputs`.
   void LeaveShared(const NodeView& last, const std::vector<Value>& inputs,
                    std::vector<const NodeView*>* nodes) const;
-  // For updates, of which the root is the last node: what they wait for the new op waits for, and
-  // what waits for them waits for it. With their order kept nobody sees a variable in between.
+  // For updates, of which the root is the last node: the new op waits for the same nodes, and the
+  // same nodes wait for it. With their order kept, no op reads a variable in between.
   Refusal AbsorbUpdate(const std::vector<const NodeView*>& nodes);
-  // Takes over two nodes of which anybody may read: the new op has the name of `first` and its result
+  // Takes over two nodes of which any op may read: the new op has the name of `first` and its result
   // as output 0. That of `second` is output 1, which a node of its name passes on: `op`. With them go
   // `inner` ones, what LeaveShared has left; the root is among all of these. The second node waits for
   // `inputs` from now on.
   Refusal AbsorbPair(const NodeView& first, const NodeView& second, const std::string& op,
                      const std::vector<const NodeView*>& inner, const std::vector<Value>& inputs);
   tensorflow::NodeDef* reader() { return &stand_ins_.back(); }
-  // What `explain` calls the new op, where the one that takes the result's name only reshapes it.
+  // The name of the new op in `explain`, where the one that takes the result's name only reshapes
+  // it.
   void set_shown_op(const std::string& op) { shown_op_ = op; }
   std::string shown_op() const { return shown_op_.empty() ? Finished().op() : shown_op_; }
   // A constant. It waits for `beside`, as in a loop a node without inputs would belong to no turn.
@@ -137,13 +137,13 @@ class Chain {
   Refusal CheckKernels() const;
   // Nodes that no result depends on and that use what vanishes: they have to go with it.
   std::vector<const NodeView*> DeadUsers() const;
-  // Who asks a node that vanishes for its shape, and has to ask the fused one.
+  // The nodes that ask a vanishing node for its shape, and have to ask the fused one.
   std::vector<Redirect> Redirects() const;
-  // What takes the names of nodes that vanish: the reader; for updates a NoOp for each node that
-  // others wait for, or that the function must run.
+  // The nodes that take the names of vanishing nodes: the reader; for updates a NoOp for each node
+  // that others wait for, or that the function must run.
   std::vector<tensorflow::NodeDef> StandIns() const;
-  // Edges that a new op adds: of updates, by which whoever depends on one of the nodes depends on all
-  // of them; of pairs, by which the second node depends on the first one's inputs.
+  // Edges that a new op adds: for updates, by which a node that depends on one of the nodes depends
+  // on all of them; for pairs, by which the second node depends on the first one's inputs.
   std::vector<Redirect> Joined() const;
   // Whether the redirects lead in a circle, by themselves or with those of chains claimed since; or
   // whether something is between the nodes of an update.

@@ -115,7 +115,7 @@ Expression X() {
   };
 }
 
-// What becomes of a constant that is written in a graph of this type.
+// The value of a constant once it is written in a graph of this type.
 double Rounded(double value, tensorflow::DataType type) {
   if (type == tensorflow::DT_HALF)
     return static_cast<float>(Eigen::half(static_cast<float>(value)));
@@ -172,7 +172,7 @@ Outcome MatchActivation(Chain* chain, const std::string& fused_op, const Express
     Region region;
     if (node->GetOp() == "Mul" && expression(facts, {node, 0}, x, &region)) {
       Tidy(&region, node);
-      // The IdentityN of a custom gradient passes x on as well, for nobody.
+      // The IdentityN of a custom gradient passes x on as well, to no reader.
       const std::vector<Use> uses = facts.Uses({node, 0});
       if (uses.size() == 1 && uses[0].node->GetOp() == "IdentityN" && uses[0].input == 0) {
         region.nodes.push_back(uses[0].node);

@@ -1,4 +1,4 @@
-// What is several ops: an expression of x and other tensors, matched backwards from its last node.
+// Several ops: an expression of x and other tensors, matched backwards from its last node.
 
 #ifndef METAL_OPS_GRAPH_EXPRESSION_H_
 #define METAL_OPS_GRAPH_EXPRESSION_H_
@@ -15,7 +15,7 @@ namespace metal_ops::fusion {
 // Nodes seen on the way, x and constants excluded, and tensors by the names that they were given.
 struct Region {
   std::vector<const NodeView*> nodes;
-  std::vector<const NodeView*> helpers;  // vanish with them where nobody else reads them
+  std::vector<const NodeView*> helpers;  // vanish with them where nothing else reads them
   std::map<std::string, Value> bound;
   bool Has(const std::string& name) const { return bound.count(name) > 0; }
 };
@@ -28,16 +28,16 @@ Expression Number(double value);
 // Any tensor; where the name comes again, the same one.
 Expression Any(const std::string& name);
 Expression Op(const std::string& op, const Expression& operand);
-// Of two operands. The order does not matter for Mul and AddV2 (which also stands for Add).
+// An op of two operands. The order does not matter for Mul and AddV2 (which also stands for Add).
 Expression Op(const std::string& op, const Expression& first, const Expression& second);
 Expression AnyOf(const std::vector<Expression>& expressions);
 
-// What `value` is before Sum and Reshape by which a tape takes back what was broadcast, where nothing
-// was: it has provably the same shape as before. They become helpers.
+// `value` before Sum and Reshape by which a tape takes back a broadcast, where nothing was broadcast:
+// it has provably the same shape as before. They become helpers.
 Value BehindBroadcast(const Facts& facts, Value value, Region* region);
-// The helpers, and what only serves to find shapes for them.
+// The helpers, and nodes that only serve to find shapes for them.
 std::vector<const NodeView*> AllHelpers(const Region& region);
-// What `value` is before Identity nodes.
+// `value` before Identity nodes.
 Value BeforeIdentities(const Facts& facts, Value value);
 
 // The expression at a node and wherever its result goes through these ops, a few steps far: the

@@ -87,7 +87,7 @@ void Facts::FindLive() {
   for (int i = 0; i < view_->NumNodes(); ++i) {
     const NodeView* node = view_->GetNode(i);
     const tensorflow::OpDef* op = nullptr;
-    // What is not in the registry is the call of a function, which may have effects.
+    // An op that is not in the registry is the call of a function, which may have effects.
     const bool effects = !tensorflow::OpRegistry::Global()->LookUpOpDef(node->GetOp(), &op).ok() ||
                          op->is_stateful() || op->output_arg_size() == 0;
     if (effects || IsPreserved(*node)) reach(node);

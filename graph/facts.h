@@ -1,4 +1,4 @@
-// What a fusion pattern may ask about a graph: who uses a tensor, its shape, whether a node may go.
+// The facts of a graph for a fusion pattern: who uses a tensor, its shape, whether a node may go.
 
 #ifndef METAL_OPS_GRAPH_FACTS_H_
 #define METAL_OPS_GRAPH_FACTS_H_

@@ -27,7 +27,7 @@ inline std::string JsonString(const std::string& text) {
   return out + "\"";
 }
 
-// Of values that are JSON already.
+// A list of values that are JSON already.
 inline std::string JsonList(const std::vector<std::string>& values) {
   std::string out = "[";
   for (const std::string& value : values) {

@@ -47,8 +47,7 @@ absl::Status OptimizedGraph(const GraphDef& request, GraphDef* graph) {
   tensorflow::ConfigProto config;
   RewriterConfig* rewrites = config.mutable_graph_options()->mutable_rewrite_options();
   rewrites->set_min_graph_nodes(-1);  // small ones too
-  // What is fused for the device is fused; what TensorFlow fuses for GPUs, the device has no kernel
-  // for.
+  // Ops are fused for the device already; TensorFlow's fusions for GPUs have no kernel there.
   if (!all_on_cpu) rewrites->set_remapping(RewriterConfig::OFF);
   rewrites->set_layout_optimizer(RewriterConfig::OFF);
   rewrites->set_memory_optimization(RewriterConfig::NO_MEM_OPT);

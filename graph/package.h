@@ -12,7 +12,7 @@ namespace metal_ops::fusion {
 // The graph of a function, inlined, placed, and fused if fusion is on. See placed.h for the request.
 absl::Status FusedGraph(const tensorflow::GraphDef& request, tensorflow::GraphDef* graph);
 
-// What grappler makes of a graph. The request: a "Device" for each device, with a name and a type; a
+// The graph after grappler. The request: a "Device" for each device, with a name and a type; a
 // "Fetch" for each result, by name.
 absl::Status OptimizedGraph(const tensorflow::GraphDef& request, tensorflow::GraphDef* graph);
 

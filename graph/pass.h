@@ -10,8 +10,8 @@
 
 namespace metal_ops::fusion {
 
-// What the pass found in one graph. `explain` sets one up for its own thread and then has
-// TensorFlow run its passes.
+// The pass' findings in one graph. `explain` sets one up for its own thread and then has TensorFlow
+// run its passes.
 struct Recording {
   tensorflow::GraphDef before, after;
   Plan plan;

@@ -21,7 +21,7 @@ struct PatternInfo {
   const char* after;
 };
 
-// What a pattern says about a chain: not my business, done, or nearly: then which condition failed.
+// A pattern's answer about a chain: no match, done, or nearly: then the failed condition.
 struct Outcome {
   bool mine = false;
   Refusal refusal;

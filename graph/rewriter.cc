@@ -58,7 +58,7 @@ struct Candidate {
     if (!chain) return -1;
     return static_cast<int>(chain->shown_ops().size()) + (IsWhole(chain->stage()) ? 100 : 0);
   }
-  // Of two expressions the one that takes more nodes: a gated unit's gradient, not a product in it.
+  // The expression that takes more nodes goes first: a gated unit's gradient, not a product in it.
   int taken() const {
     return chain && IsWhole(chain->stage()) ? static_cast<int>(chain->nodes().size()) : 0;
   }
@@ -301,7 +301,7 @@ Status MakePlan(const GrapplerItem& item, Plan* plan) {
       }
       done.push_back(std::move(candidate));
     }
-    // What a gradient read and does not any more, as of a rotary embedding, may be fused now.
+    // Nodes that a gradient read and no longer does, as with a rotary embedding, may be fused now.
     const auto again = [&](const Candidate& c) { return fewer_readers && !c.chain && c.mine; };
     for (const Candidate& candidate : done) {
       if (again(candidate)) open.push_back(candidate.root);
@@ -362,7 +362,7 @@ Status Apply(const Plan& plan, tensorflow::Graph* graph) {
   std::unordered_map<std::string, Node*> nodes;
   for (Node* node : graph->op_nodes()) nodes[node->name()] = node;
 
-  // What can fail comes first.
+  // The steps that can fail come first.
   std::unordered_set<std::string> gone, here;
   for (const Fusion& fusion : plan.fused) {
     gone.insert(fusion.chain.begin(), fusion.chain.end() - 1);

@@ -18,7 +18,7 @@ Expression Taped(const Expression& expression) {
   };
 }
 
-// Of an AddN, or of AddV2 of two, in whatever order.
+// The sum by an AddN, or by AddV2 of two, in either order.
 Expression SumOf(const std::vector<Expression>& terms) {
   return [=](const Facts& facts, Value at, const Value& x, Region* region) {
     const NodeView& sum = *at.node;
@@ -46,7 +46,7 @@ Expression SumOf(const std::vector<Expression>& terms) {
 }  // namespace
 
 const std::vector<std::pair<std::string, Expression>>& ActivationSlopes() {
-  // Each begins with what leaves no choice of x and d.
+  // Each begins with the ops that leave no choice of x and d.
   static const auto* const all = [] {
     const Expression x = Any("x"), d = Taped(Any("d")), one = Number(1.0), half = Number(0.5);
     auto* found = new std::vector<std::pair<std::string, Expression>>;
@@ -65,7 +65,7 @@ const std::vector<std::pair<std::string, Expression>>& ActivationSlopes() {
     found->emplace_back(
         "Mish", SumOf({Taped(Op("Mul", w, d)),
                        AnyOf({Op("Mul", of_w, Op("Sigmoid", x)), Op("SoftplusGrad", of_w, x)})}));
-    // What reaches (1 + erf) or (1 + tanh) by the product with x / 2.
+    // The gradient that reaches (1 + erf) or (1 + tanh) by the product with x / 2.
     const Expression by_half = Taped(Op("Mul", Op("Mul", half, x), d));
     const Expression root = Number(1.4142135623730951), y = Op("RealDiv", x, root);
     const Expression bell = Op("Exp", Op("Neg", Op("Square", y)));

@@ -1,4 +1,4 @@
-// What is on and what is off, for the whole process. Functions ask when they are first run.
+// The switches of the whole process. Functions ask when they are first run.
 
 #ifndef METAL_OPS_GRAPH_SWITCHES_H_
 #define METAL_OPS_GRAPH_SWITCHES_H_
@@ -13,7 +13,7 @@ struct Switches {
   // Nodes on the CPU: TensorFlow fuses there by itself, so this is for tests.
   std::atomic<bool> cpu{false};
 
-  // What was done in this process.
+  // Counts of this process.
   std::atomic<int64_t> graphs{0};  // looked at
   std::atomic<int64_t> fused{0};   // chains
   std::atomic<int64_t> errors{0};  // graphs that were left as they were because of an error

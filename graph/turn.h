@@ -11,7 +11,7 @@
 
 namespace metal_ops::fusion {
 
-// Which elements of a row a tensor has: `begin`, `begin + stride`, ..., half of them.
+// The elements of a row that a tensor has: `begin`, `begin + stride`, ..., half of them.
 struct Part {
   int64_t begin, stride;
   bool operator==(const Part& other) const {
@@ -24,9 +24,9 @@ inline Part HalfOf(int64_t size, bool neighbours, int half) {
   return neighbours ? Part{half, 2} : Part{half * size / 2, 1};
 }
 
-// What a StridedSlice takes of a row, or a StridedSliceGrad gives to one.
+// The part of a row that a StridedSlice takes, or a StridedSliceGrad gives to one.
 std::optional<Part> SlicePart(const Facts& facts, const NodeView& slice, int rank, int64_t size);
-// What `value` has of x, by Split or StridedSlice.
+// The part of x that `value` has, by Split or StridedSlice.
 std::optional<Part> PartOf(const Facts& facts, const Value& value, const Value& x, int rank,
                            int64_t size);
 // Whether an axis is the dimension `from_last` before the last.

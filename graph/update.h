@@ -1,4 +1,4 @@
-// What optimizers do to a variable, as patterns of updates look for it: reads of it before and after
+// The updates of a variable by optimizers, as patterns look for them: reads of it before and after
 // an assignment, and numbers.
 
 #ifndef METAL_OPS_GRAPH_UPDATE_H_
@@ -17,8 +17,8 @@ class Update {
  public:
   explicit Update(const Chain& chain) : facts_(chain.facts()), root_(chain.root()) {}
 
-  // What an optimizer keeps of a variable: its handle, what is assigned or added to it, the op that
-  // does that, and a read after it.
+  // An optimizer's slot of a variable: its handle, the value that is assigned or added to it, the
+  // op that does that, and a read after it.
   struct Slot {
     Value handle, becomes, after;
     const NodeView* assign = nullptr;
@@ -32,8 +32,8 @@ class Update {
   std::optional<Value> Operand(const Value& value, const std::string& op);
   // The operand of a square, be it Square or Mul.
   std::optional<Value> SquareRoot(const Value& value);
-  // Of an op with two operands in any order: the one beside that which `is` knows, the second one
-  // being asked first where both might be it.
+  // For an op with two operands in any order: the operand beside the one that `is` recognises, the
+  // second one being asked first where both might be it.
   template <typename Is>
   std::optional<Value> Beside(const Value& value, const std::string& op, const Is& is) {
     const std::vector<const NodeView*> before = nodes_;
@@ -70,7 +70,7 @@ class Update {
   Refusal CheckNumber(const Value& value, const std::string& role) const;
   Refusal CheckGradient(const Value& gradient, const Slot& slot) const;
   void Take(const NodeView& node);
-  // What it is before Identity nodes, which become part of the update.
+  // The value before Identity nodes, which become part of the update.
   Value Behind(Value value);
 
   const Facts& facts_;

@@ -71,7 +71,8 @@ build/tests/hostmetal/%.o: tests/hostmetal/%.mm | build/system-metal.stamp
 $(HOSTMETAL_TESTS): $(patsubst %.mm,build/%.o,$(HOSTMETAL_TEST_SRC)) $(HOSTMETAL_SO) $(HOSTMETAL_FIXTURES)
 	@$(OBJCXX) -pthread $(filter %.o,$^) -o $@ $(HOSTMETAL_LDFLAGS) -Wl,-rpath,$(CURDIR)/$(PKG)
 
-# The CUDA backend's tests, and what stands for NVIDIA's library there; tests/hostmetal/test_cuda.py asks for them.
+# The CUDA backend's tests, and the stand-in for NVIDIA's library there; tests/hostmetal/test_cuda.py asks for
+# them.
 build/tests/hostmetal/cuda/driver_test: build/tests/hostmetal/cuda/driver_test.o $(HOSTMETAL_SO)
 	@$(OBJCXX) -pthread $(filter %.o,$^) -o $@ $(HOSTMETAL_LDFLAGS) -ldl -Wl,-rpath,$(CURDIR)/$(PKG)
 build/tests/hostmetal/cuda/libcuda.so: tests/hostmetal/cuda/fake_libcuda.cc | build/system-metal.stamp

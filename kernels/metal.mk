@@ -3,29 +3,30 @@ METAL_KERNELS_SO := $(PKG)/_metal_kernels.so
 METAL_KERNELS_LIB := $(PKG)/metal_ops.metallib
 METAL_LIBRARIES += $(METAL_KERNELS_SO) $(METAL_KERNELS_LIB)
 
-# One list of flags for both platforms, which also builds other people's ops. Files and not variables: who builds the
-# CPU ops alone need not have the compiler.
+# One list of flags for both platforms, which also builds other people's ops. Files and not variables: building the
+# CPU ops alone does not need the compiler.
 METAL_FLAGS := build/metal_flags
 $(METAL_FLAGS)/compiler: python/metal_ops/build/flags.py $(METAL_FLAGS)/macos | $(VENV)/stamp build/system-metal.stamp
 	@$(PY) $< $(@D)
 
-# make metal MACOS_OF_METAL=13.0: for that one, without bfloat16, which its shaders do not have. flags.py reads it, and says
-# what it is where nobody does. The file changes when the word does, and then everything is made anew.
+# flags.py reads it, and takes a default where it is not set. The file changes when the word does, and then everything
+# is made anew.
 export MACOS_OF_METAL
 $(eval $(call remembered,$(METAL_FLAGS)/macos,$(MACOS_OF_METAL)))
 
-# What Metal is on this platform: the runtime beside the library on Linux, a framework on macOS.
+# Metal on this platform: the runtime beside the library on Linux, a framework on macOS.
 ifneq ($(shell uname),Darwin)
 METAL_RUNTIME := $(PKG)/libhostmetal.so
 METAL_INCLUDED := -include hostmetal/protocols_once.h
 METAL_CHECK_LINK := -Wl,-z,defs
 endif
 
-# What the device's library has a copy of.
+# Sources that the device's library has a copy of.
 METAL_SHARED_MM := $(wildcard kernels/runtime/*.mm kernels/gemm/*.mm) \
   $(filter-out %_metal.mm,$(wildcard kernels/tensorflow/*.mm))
 METAL_MM := $(METAL_SHARED_MM) $(wildcard kernels/*/*_metal.mm)
-# What ops are, and argument checks, which the kernels of all devices share, are compiled for _metal_ops.so already.
+# Declarations of ops, and argument checks, which the kernels of all devices share, are compiled for _metal_ops.so
+# already.
 METAL_CC := $(wildcard kernels/*/*_op.cc)
 METAL_OBJ := $(METAL_MM:%.mm=build/metal_so/%.o) $(METAL_CC:%.cc=build/%.o)
 

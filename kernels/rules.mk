@@ -9,10 +9,10 @@ OPS_OBJ := $(OPS_SRC:%.cc=build/%.o)
 OPS_CXXFLAGS = -std=c++17 $(OPS_OPTIMISE) -DNDEBUG -fPIC -fvisibility=hidden -Wall -Wextra -Wno-unused-parameter \
                 -ffp-contract=off -I. $(HEADERS_FOUND) -MP $(REPRODUCIBLE) $(HIGHWAY_CFLAGS)
 HEADERS_FOUND = -MMD
-# Kernels are in the files of vectors and in _cpu.cc; all else runs once a graph or once a call.
+# Kernels are in the files of vectors and in _cpu.cc; all else runs once per graph or once per call.
 OPS_OPTIMISE = -O1
 build/kernels/%_simd.o build/kernels/%_cpu.o: OPS_OPTIMISE = -O3
-# What Highway's foreach_target.h includes counts as a system header, our -inl.h among it.
+# Files that Highway's foreach_target.h includes count as system headers, our -inl.h among them.
 build/kernels/%_simd.o: HEADERS_FOUND = -MD
 
 # CPU kernels are compiled for the best instruction set of this machine's processor and as plain C++ (EMU128), which runs
@@ -35,7 +35,7 @@ SIMD_OBJ := $(patsubst %.cc,build/%.o,$(wildcard kernels/*/*_simd.cc) ops/simd_t
 $(SIMD_OBJ): OPS_CXXFLAGS += $(SIMD_DEFINES)
 $(SIMD_OBJ): $(SIMD_STAMP)
 
-# TensorFlow's headers are most of what compiling a file takes, so they are compiled once: what is left is a third.
+# TensorFlow's headers are most of the time of compiling a file, so they are compiled once: a third is left.
 # Sources include what they use all the same; Bazel compiles without, and so does ccache, which shares no results
 # between checkouts that have headers of their own.
 ifeq ($(shell uname)$(findstring ccache,$(CXX) $(realpath $(shell command -v $(firstword $(CXX))))),Linux)
@@ -43,8 +43,9 @@ PRECOMPILED := $(TF_FLAGS)/headers.h
 endif
 PRECOMPILED_HEADERS := common_shape_fns op op_kernel shape_inference
 
-# Of kernels/ the adapter alone names TensorFlow. All else is plain C++: it is compiled while pip fetches TensorFlow, and it
-# is the same for each of its releases. Headers compiled once are no gain there: to load them takes 0.9 s a file, which is 1.2 s else.
+# In kernels/, the adapter alone names TensorFlow. All else is plain C++: it is compiled while pip fetches TensorFlow,
+# and it is the same for each of its releases. Headers compiled once are no gain there: to load them takes 0.9 s a file,
+# which is 1.2 s else.
 PLAIN_SRC := $(filter-out kernels/tensorflow/%,$(wildcard kernels/*/*_op.cc kernels/*/*_cpu.cc kernels/*/*_simd.cc))
 $(PLAIN_SRC:%.cc=build/%.o): build/%.o: %.cc | build/system.stamp
 	@mkdir -p $(@D)

@@ -1,5 +1,5 @@
-// What this library was built with. The text is found in the file without loading it, because a
-// library that was built for another TensorFlow may crash while it loads.
+// The versions that this library was built with. The text is found in the file without loading it,
+// because a library that was built for another TensorFlow may crash while it loads.
 
 #define METAL_OPS_EXPORT extern "C" __attribute__((visibility("default"), used))
 

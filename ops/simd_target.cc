@@ -43,13 +43,13 @@ std::string Names(const std::vector<Target>& targets) {
   return names;
 }
 
-// What this processor has, whatever was chosen.
+// The best instruction set of this processor, whatever was chosen.
 int64_t OnThisProcessor() {
   static const int64_t bits = hwy::SupportedTargets();
   return bits;
 }
 
-// Empty, or what is wrong.
+// Empty, or the error.
 std::string Choose(const std::string& name) {
   const std::vector<Target> here = Targets(OnThisProcessor());
   if (name.empty()) {
@@ -58,7 +58,7 @@ std::string Choose(const std::string& name) {
   }
   for (const Target& target : here) {
     if (target.name != name) continue;
-    // What is worse stays, for code that is not compiled for this one.
+    // Worse ones stay, for code that is not compiled for this one.
     hwy::DisableTargets(target.bit - 1);
     return "";
   }
@@ -104,7 +104,7 @@ METAL_OPS_EXPORT const char* metal_ops_simd_targets() {
   return names.c_str();
 }
 
-// What is wrong with METAL_OPS_SIMD; "" if nothing is.
+// The error of METAL_OPS_SIMD; "" if there is none.
 METAL_OPS_EXPORT const char* metal_ops_simd_error() { return metal_ops::Error().c_str(); }
 
 // For tests: another target from now on ("" for the best), while no kernel runs. Returns what is

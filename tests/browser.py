@@ -45,7 +45,7 @@ def chromium() -> Iterator[Browser]:
 
 
 def pytest_terminal_summary(terminalreporter):
-    """What `make test` says at its end of that which this machine lacks for some tests; they have failed."""
+    """`make test` lists at its end the programs that this machine lacks for some tests; they have failed."""
     reports = terminalreporter.getreports("failed") + terminalreporter.getreports("error")
     texts = [str(report.longrepr) for report in reports]
     reasons = collections.Counter(t.removeprefix(UNTRIED) for t in texts if t.startswith(UNTRIED))

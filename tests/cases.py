@@ -25,7 +25,7 @@ AXES: dict[str, tuple[Any, ...]] = {
 # Left out: what would keep the float64 oracle busy for many seconds.
 IMPOSSIBLE = (("n_points", 65537, "n_levels", 32),)
 
-# What a result may differ by, as a multiple of the oracle's bound. Each term goes through a handful of float32
+# The tolerance of a result, as a multiple of the oracle's bound. Each term goes through a handful of float32
 # roundings (2^-24 each) and the sum's partial sums stay below the bound: 8 of them cover that.
 SUM_TOLERANCE = 8 * 2.0**-24
 # Half precision results are rounded once more at the end: half a unit in the last place.

@@ -36,7 +36,8 @@ def pytest_ignore_collect(collection_path):
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection_modifyitems(config, items):
-    """Markers before pytest looks at -m and -k, and the run's depth of what these leave."""
+    """Markers before pytest looks at -m and -k, and the run's depth for the tests that these
+    leave."""
     suites.mark(items)
     yield
     suites.select(config, items)

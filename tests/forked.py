@@ -1,9 +1,9 @@
-"""Python processes that need not import TensorFlow, which takes longer than most of them: forks of one that has.
+"""Forks of a Python process that has imported TensorFlow, which takes longer than most test programs.
 
 A server imports it, Keras, NumPy and pytest, and does nothing with them: no device and no thread of TensorFlow's exists
 in it. (OpenBLAS has threads from its import on, and makes them anew in a fork.) A fork runs what Python's command line
 would, with an environment of its own, and ends as any Python process does. One server serves a run of pytest, its
-workers, and what these start.
+workers, and the processes that these start.
 """
 
 from __future__ import annotations
@@ -29,9 +29,10 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
-# Where the server of this run listens, for whom it is, and what it was started with.
+# Where the server of this run listens, its owner, and the arguments it was started with.
 VARIABLE = "METAL_OPS_TEST_SERVER"
-# What differs in a fork's environment must have these beginnings: libraries read others when they are imported.
+# Variables that differ in a fork's environment must have these beginnings: libraries read others when they are
+# imported.
 SET_BY_IMPORT = {"TF2_BEHAVIOR": "1", "ENABLE_RUNTIME_UPTIME_TELEMETRY": "1"}
 READ_LATER = (
     "TPU_ML_",
@@ -48,10 +49,10 @@ READ_LATER = (
 
 
 def patience(seconds: float) -> Iterator[float]:
-    """Times to wait, one after the other, that make `seconds` of a machine with nobody else on it.
+    """Times to wait, one after the other, that make `seconds` of an idle machine.
 
-    Where more processes want a core than there are, a second counts as what each of them has of it: limits by the clock
-    ended files of tests that were at work, where others compiled.
+    Where more processes want a core than there are, a second counts as each one's share of it: limits by the clock
+    ended files of tests that were at work, while others compiled.
     """
     cores = os.cpu_count() or 1
     while seconds > 0:
@@ -239,7 +240,7 @@ def serve(listener: socket.socket) -> list[str]:
 def _tell(connection: socket.socket, number: int) -> None:
     try:
         connection.sendall(b"%d\n" % number)
-    except OSError:  # nobody waits
+    except OSError:  # no one waits
         pass
 
 
@@ -250,7 +251,7 @@ def _read(connection: socket.socket) -> tuple[dict[str, Any], list[int]]:
 
 
 def _become(task: dict[str, Any], files: list[int]) -> None:
-    """What a new Python process would be, up to its program."""
+    """The state of a new Python process, up to its program."""
     # Above all that are wanted, then where they are wanted.
     wanted = [1, 2, *task["descriptors"]]
     above = [fcntl.fcntl(file, fcntl.F_DUPFD_CLOEXEC, max(wanted) + 100) for file in files]
@@ -296,7 +297,7 @@ def program(arguments: list[str]) -> None:
 
 if __name__ == "__main__":
     import numpy
-    import pytest  # noqa: F401 - the forks have it, and what follows
+    import pytest  # noqa: F401 - the forks have it, and the modules below
     import tensorflow  # noqa: F401
 
     gc.collect()

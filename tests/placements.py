@@ -19,7 +19,8 @@ def where(nodes: Iterable[Any]) -> dict[str, set[str]]:
 
 
 def copied_to_host(nodes: Iterable[Any]) -> list[str]:
-    """What nodes send from a GPU's memory to the host's, which numbers in host memory are not."""
+    """Tensors that nodes send from a GPU's memory to the host's, which numbers in host memory
+    are not."""
     return [
         node.attr["tensor_name"].s.decode()
         for node in nodes

@@ -16,7 +16,8 @@ from tests.forked import ROOT, patience
 
 __all__ = ["ROOT", "VALIDATION", "Process", "patience"]
 
-# Of these tests too: METAL_DEVICE_WRAPPER_TYPE=1 runs all kernels with their accesses checked, many times slower.
+# For these tests too: METAL_DEVICE_WRAPPER_TYPE=1 runs all kernels with their accesses checked, many times
+# slower.
 VALIDATION = os.environ.get("METAL_DEVICE_WRAPPER_TYPE") == "1"
 
 

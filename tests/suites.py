@@ -1,4 +1,5 @@
-"""Which tests a run takes: depths, shards, and the markers of test files. Imports no TensorFlow and no library of ours.
+"""The tests that a run takes: depths, shards, and the markers of test files. Imports no TensorFlow and no library of
+ours.
 
 Depths are a property of the cases and never of the clock. METAL_OPS_TEST_DEPTH says which, in every process of a run:
 
@@ -82,7 +83,7 @@ def declared(path: Path) -> tuple[frozenset[str], dict[str, set[frozenset[str]]]
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "pytestmark":
             of_file |= _marks(node.value)
         elif isinstance(node, ast.FunctionDef | ast.ClassDef) and node.name[:4].lower() == "test":
-            # Of all cases, and with those of some cases, which stand within a decorator.
+            # The marks of all cases, and those of some cases, which stand within a decorator.
             own = set().union(*(_marks(_name(each)) for each in node.decorator_list))
             every = set().union(*map(_marks, node.decorator_list))
             of_tests[node.name] = {frozenset(own), frozenset(every)}
@@ -90,7 +91,7 @@ def declared(path: Path) -> tuple[frozenset[str], dict[str, set[frozenset[str]]]
 
 
 def sets_of_marks(path: Path) -> set[frozenset[str]]:
-    """What markers the tests of a file have."""
+    """The sets of markers that the tests of a file have."""
     of_file, of_tests = declared(path)
     return {of_file | marks for sets in of_tests.values() for marks in sets} or {of_file}
 
@@ -119,7 +120,7 @@ DTYPES = {"dtype", "type", "type_", "T", "dtypes"}
 
 
 def depth() -> str:
-    """Of this run."""
+    """The depth of this run."""
     asked = os.environ.get("METAL_OPS_TEST_DEPTH") or DEPTHS[0]
     if asked not in DEPTHS:
         raise ValueError(f"METAL_OPS_TEST_DEPTH is {asked!r}; expected one of {', '.join(DEPTHS)}")
@@ -127,7 +128,8 @@ def depth() -> str:
 
 
 def at_depth(default: Any, whole: Any) -> Any:
-    """`whole` where every case is asked for: a number of repetitions, or what else makes a test small."""
+    """`whole` where every case is asked for: a number of repetitions, or another measure of a test's
+    size."""
     return whole if depth() == "all" else default
 
 
@@ -182,7 +184,7 @@ class Values:
         return len(self._objects) - 1
 
     def of_case(self, params: Mapping[str, Any], rows: Iterable[list[str]]) -> dict[str, Hashable]:
-        """What a case is made of: its parameters, and in place of a dataclass its fields."""
+        """The values of a case: its parameters, and in place of a dataclass its fields."""
         found: dict[str, Hashable] = {}
         together = [names for names in rows if len(names) > 1 and {*names} <= {*params}]
         for names in together:
@@ -210,7 +212,7 @@ def _fields(value: Any) -> list[tuple[str, Any]]:
 
 
 def kept(items: Sequence[Any], depth: str) -> set[int]:
-    """Which of pytest's items a run of this depth takes, by their places in the list."""
+    """The indices of pytest's items that a run of this depth takes."""
     if depth == "all":
         return set(range(len(items)))
     tests: dict[str, list[int]] = collections.defaultdict(list)

@@ -42,7 +42,8 @@ OPTIONS = {
 
 
 def gradients(step: int) -> list[np.ndarray]:
-    """Of sizes from 1e-6 to 10, with a decaying mean, so that both moments and epsilon matter."""
+    """Gradients of sizes from 1e-6 to 10, with a decaying mean, so that both moments and epsilon
+    matter."""
     random = np.random.default_rng(step)
     return [
         (

@@ -78,7 +78,7 @@ def test_is_the_sum_of_weights(kind):
     assert [v.path for v in layer.trainable_variables] == [adapter.a.path, adapter.b.path]
     assert adapter.a.shape[-1] == adapter.b.shape[0] == 3
     train_a_little(layer)
-    # What 2 A B is, in the shape of the weights: of one axis that the layer sums over and one that it gives.
+    # 2 A B in the shape of the weights: of one axis that the layer sums over and one that it gives.
     a, b = (np.float64(v.numpy()) for v in (adapter.a, adapter.b))
     delta = 2 * (a.reshape(-1, 3) @ b.reshape(3, -1)).reshape(weights.shape)
     twin = type(layer).from_config(layer.get_config())
@@ -145,7 +145,7 @@ def test_beside_codes(kind):
     adapters.add(new, rank=2)
     np.testing.assert_array_equal(new(x), before)
     train_a_little(new)
-    # As beside floats, but for what the codes are off.
+    # As beside floats, except for the codes' errors.
     adapters.add(layer, rank=2)
     for part in ("a", "b"):
         getattr(only(layer), part).assign(getattr(only(new), part))
@@ -221,7 +221,7 @@ def test_three_adapters_on_one_base_for_three_tasks(tmp_path):
     np.testing.assert_array_equal(right[:3], right[3:])
     adapters.use(model, None)
     np.testing.assert_array_equal(model.predict(x, verbose=0), untrained)
-    # One a row, in one call.
+    # One per row, in one call.
     mixed = [*names, None] * 2
     adapters.use(model, mixed)
     assert len(model.trainable_variables) == 42
@@ -299,9 +299,7 @@ def test_saved_alone_and_loaded_beside_another_copy(tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["mine.adapter"]
     of_model = sum(np.prod(w.shape) for w in model.trainable_weights)
     with np.load(path) as file:
-        assert (
-            sum(file[key].size for key in file.files) == of_model + 1
-        )  # and what it says of itself
+        assert sum(file[key].size for key in file.files) == of_model + 1  # and its own description
     # The model itself is saved without: another copy of it gets them from the file.
     model.save(tmp_path / "model.keras")
     other = keras.models.load_model(tmp_path / "model.keras")

@@ -1,6 +1,7 @@
-"""What every public function says to arguments that are no tensors, and to options of another kind.
+"""Every public function's errors for arguments that are no tensors, and for options of another
+kind.
 
-Each argument of each function in turn is replaced by what cannot be meant; the answer names function and argument.
+Each argument of each function in turn is replaced by a meaningless value; the error names function and argument.
 """
 
 from __future__ import annotations
@@ -312,7 +313,7 @@ def test_sentences_where_a_graph_runs(case, how, tmp_path):
 
 
 def test_what_would_be_taken_for_something_else():
-    """Each of these used to give numbers that nobody asked for."""
+    """Each of these used to give wrong numbers."""
     # An empty background, or target, is how the ops say that there is none.
     rays = dict(sigmas=T, rgbs=np.ones((7, 3), np.float32), **ALONG)
     with pytest.raises(

@@ -165,7 +165,7 @@ def test_bias(shape, dtype):
     # Sums of tens of thousands of terms for those that all share.
     factor = 1.0 if len(shape) == 4 and dtype == "float32" else 4.0
     arrays = make(*SIZES[3], dtype)
-    # What all keys share changes no weight: thousands of slopes cancel.
+    # A term that all keys share changes no weight: thousands of slopes cancel.
     least = 30.0 if shape[-1:] in ((), (1,)) else 0.1
     check(
         *arrays,
@@ -366,7 +366,7 @@ print(peak() - before)
 
 
 def test_memory_is_linear_in_the_length(place="CPU:0"):
-    """A matrix of 32768 x 32768 scores would be 4 GiB a head; q, k, v and their gradients are 12 MiB."""
+    """A matrix of 32768 x 32768 scores would be 4 GiB per head; q, k, v and their gradients are 12 MiB."""
     assert int(Process("-c", MEMORY, "32768", place).result()) < 200
 
 

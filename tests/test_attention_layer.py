@@ -120,7 +120,7 @@ def test_a_query_that_sees_no_key_gets_0():
     y = layer([tf.constant(SAME)] * 2, mask=mask)
     np.testing.assert_array_equal(y[0], np.zeros((6, 16)))
     assert np.all(np.any(y[1] != 0, -1))
-    # What the docstring says of Keras.
+    # The docstring's statement about Keras.
     theirs = keras.layers.Attention()([tf.constant(SAME)] * 2, mask=mask)
     np.testing.assert_allclose(theirs[0], np.tile(SAME[0].mean(0), (6, 1)), rtol=1e-4, atol=1e-6)
 

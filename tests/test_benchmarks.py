@@ -46,7 +46,7 @@ def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def site() -> ModuleType:
-    """What MkDocs runs, a copy of its own."""
+    """The module that MkDocs runs, a copy of its own."""
     spec = importlib.util.spec_from_file_location("site_hooks", ROOT / "tools/reference/site.py")
     assert spec and spec.loader
     module = importlib.util.module_from_spec(spec)
@@ -201,7 +201,7 @@ def test_an_ops_call_is_right_and_grows(name):
 
 
 def test_grown_calls_go_together():
-    """Times ascend along rays, and what ends after it began still does."""
+    """Times ascend along rays, and intervals that end after the start still do."""
     values = op_calls.make("volume_render", 1000)
     rays = values["packed_info"]
     assert rays.tolist()[-1] == [960, 40] and rays[:, 1].sum() == 1000
@@ -268,7 +268,7 @@ def test_every_op_of_the_device_has_arguments_to_be_measured_with():
 
 
 def test_every_layer_has_arguments_of_its_size():
-    """TensorFlow's CPU takes them, and what is made is as large as the layer's result."""
+    """TensorFlow's CPU takes them, and the result is as large as the layer's."""
     found = {}
     for layer, op, sizes in device_layers.layers(batch=1, cell_batch=2):
         types = device_ops.chosen_types(op, [])
@@ -318,7 +318,7 @@ def test_losing_ops_come_first_and_are_counted():
 
 @pytest.fixture
 def repository(tmp_path: Path) -> Path:
-    """A history: a kernel, and what is none."""
+    """A history: a kernel, and a file that is none."""
 
     def git(*arguments: str) -> None:
         who = ["-c", "user.name=Somebody", "-c", "user.email=somebody@example.com"]

@@ -19,7 +19,7 @@ TOLERANCE = {"float32": 3e-6, "float16": 2e-3, "bfloat16": 2e-2}
 
 
 def placed(cache, rows, starts, counts, ring):
-    """What cache_rows does, in a loop."""
+    """The same as cache_rows, in a loop."""
     cache = cache.copy()
     for b in range(len(rows)):
         for i in range(counts[b]):
@@ -53,7 +53,7 @@ def test_rows(starts, counts, ring, dtype):
 
 
 def test_rows_behind_slices_that_were_assigned():
-    """Which leave variables in a mode in which TensorFlow copies all that is read; what is written to needs no copy."""
+    """Such slices leave variables in a mode in which TensorFlow copies on each read; writes need no copy."""
     variable = tf.Variable(tf.zeros([1, 1, 1 << 20, 64]))  # 256 MiB
     variable[:, :, :2].assign(tf.ones([1, 1, 2, 64]))
     held = variable.read_value()

@@ -71,7 +71,8 @@ def _environment() -> dict[str, str]:
 
 
 def runs(text: str) -> list[tuple[str, str, str]]:
-    """(language, code, what it prints) of what is run; Python blocks in a row are one program."""
+    """(language, code, expected output) of each program that is run; Python blocks in a row are
+    one program."""
     found: list[tuple[str, str, str]] = []
     for reason, language, code, prints in blocks(text):
         kind = RUN.get(language)

@@ -30,7 +30,7 @@ def check(x, weights, dtype="float32"):
     right = rounded(x) @ meant(weights)
     size = np.abs(rounded(x)) @ np.abs(meant(weights))
     error = np.abs(y.numpy().astype(np.float64) - right)
-    # Codes and minima are summed apart, and are larger than what they stand for.
+    # Codes and minima are summed apart, and are larger than the weights they stand for.
     allowed = 2 * ROUNDING[dtype] * np.abs(right) + 64 * 2.0**-24 * size
     assert y.shape == right.shape and (error <= allowed).all(), np.max(
         error / np.maximum(size, 1e-30)
@@ -82,7 +82,7 @@ def test_dtypes(per_tensor, bits, scales, dtype):
 
 
 def test_integers_are_exact():
-    """What cancels leaves what is left, though a lane's sums on the way are no floats of 24 bits."""
+    """Cancelling terms leave the rest, though a lane's sums on the way are no floats of 24 bits."""
     q = np.repeat(np.float32([127, -127, 1]), [30001, 30001, 3])[np.newaxis]
     kernel = np.full((60005, 2), 127, np.float32)
     kernel[-3:] = [[1, -5]] * 3

@@ -270,7 +270,7 @@ def test_rows_of_the_ignored_class_count_for_nothing(classes, dtype):
             return metal_ops.softmax_cross_entropy(x, targets, **options, **more)
 
         whole, part = tf.constant(x), tf.boolean_mask(x, kept)
-        # What is ignored may be anything.
+        # Ignored values may be anything.
         whole = tf.where(kept[..., None], whole, tf.constant(np.nan, dtype))
         found = loss(whole, given, ignore_index=index).numpy()
         np.testing.assert_array_equal(found[~kept], np.zeros(np.sum(~kept)))

@@ -87,7 +87,7 @@ def test_channels_second(activation, dtype):
 
 
 def test_is_that_of_tensorflow():
-    """Of the two ops, with what training saved."""
+    """The result of the two ops, with the values that training saved."""
     gradients, _, x, scale, *_ = make((4, 5, 6, 7), "float32")
     with tf.GradientTape() as tape:
         sources = [tf.constant(x), tf.constant(scale), tf.zeros(7)]

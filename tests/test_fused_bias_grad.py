@@ -28,7 +28,8 @@ def of(derivative):
     return slopes
 
 
-# Of the incoming gradient and what the activation gave, or what LeakyRelu and those that are several ops took.
+# Slopes by the incoming gradient and the activation's output, or the input for LeakyRelu and those that are
+# several ops.
 SLOPES = {
     "Relu": lambda d, y: d * (y > 0),
     "Relu6": lambda d, y: d * ((y > 0) & (y < 6)),
@@ -106,7 +107,7 @@ def test_channels_second(activation, dtype):
 
 @pytest.mark.parametrize("activation", ["Swish", "GeluExact", "GeluApproximate", "Mish"])
 def test_far_from_zero(activation):
-    """There activations are 0, or what they take."""
+    """Activations there are 0, or their input."""
     x = np.array([[-1e4], [-100.0], [-30.0], [30.0], [100.0], [1e4]], np.float32)
     backprops, _ = call(np.ones_like(x), x, activation)
     np.testing.assert_allclose(backprops, x > 0, rtol=0, atol=1e-10)

@@ -32,7 +32,7 @@ AXES: dict[str, tuple[Any, ...]] = {
     "dtype": DTYPES,
     "chain": SOME,
 }
-# What needs shapes of its own.
+# Cases that need shapes of their own.
 EDGES: list[dict[str, Any]] = [
     dict(image=(1, 1, 1), window=(1, 1)),
     dict(image=(1, 1, 1), window=(3, 3), padding="SAME"),

@@ -81,7 +81,7 @@ def test_value_and_gradients(size, use_bias, dtype):
     x, kernels, biases = make(*size, dtype, use_bias)
     # No value near 0, where one rounding decides whether a ReLU lets a gradient through: smooth activations.
     options = dict(activation="squareplus", output_activation="sigmoid")
-    # Of both signs, but sums over the batch do not cancel.
+    # Numbers of both signs, but sums over the batch do not cancel.
     incoming = np.random.default_rng(1).integers(-16, 65, (size[0], size[4])) / 64
     y, d_x, d_kernels, d_biases = call(x, kernels, biases, incoming, **options)
     assert y.dtype == dtype and d_x.dtype == dtype

@@ -187,7 +187,7 @@ def test_nan_and_infinity_stay_where_they_are():
 
 
 def test_what_was_read_before_does_not_change():
-    """A variable's memory is shared with who has read it until somebody writes."""
+    """A variable's memory is shared with its readers until it is written."""
     variable, m, v = (
         tf.Variable(np.ones(1000, np.float32)),
         state(np.ones(1000)),

@@ -49,7 +49,7 @@ def right(a, b, elements=False):
     "n", [0, 1, 3, 4, 7, 8, 12, 16, 32, 33, 64, 127, 128, 131, 256, 320, 1000, 4104]
 )
 def test_lengths(n, elements):
-    """Words, vectors and what is left of both, from every place in memory."""
+    """Words, vectors and the remainders of both, from every place in memory."""
     a, b = make(5, n), make(5, n, seed=1)
     a[0], b[0] = 255, 0
     found = metal_ops.hamming_distance(a, b, elements)

@@ -91,7 +91,8 @@ class Bound:
 
 
 def assert_gradient(actual, expected, bound, dtype, context):
-    """What closeness alone admits is refused by name: all zeros, a wrong sign, a wrong factor."""
+    """Mistakes that closeness alone admits are refused by name: all zeros, a wrong sign, a wrong
+    factor."""
     assert actual is not None, f"{context}: no gradient"
     assert not isinstance(actual, tf.IndexedSlices), f"{context}: not dense"
     assert actual.dtype == dtype, context

@@ -25,7 +25,8 @@ WRONG = (
     Invalid,
 )  # graph construction says ValueError where the op's run says InvalidArgument
 
-# What is changed, the error, and its words. Public function: named in brackets, with expected and got.
+# The changed argument, the error, and its words. Public function: named in brackets, with expected and
+# got.
 PUBLIC = {
     "points of another dimension": (
         dict(points=np.zeros((5, 2))), ValueError,

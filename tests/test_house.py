@@ -131,7 +131,7 @@ def test_files_that_python_people_expect():
         assert (ROOT / name).exists()
 
 
-# What the package and those who look for ops make of the copy that they run in.
+# The package's and the tools' view of the copy that they run in.
 SEEN = """
 import dataclasses, json, pathlib
 import metal_ops
@@ -269,7 +269,7 @@ def test_control_a_second_version_is_seen():
 
 
 def test_docstrings_are_indented_alike():
-    """What a section says is two spaces in."""
+    """The text of a section is two spaces in."""
     section = re.compile(r"^( *)(?:Args|Attributes|Returns|Raises|Example):\n( *)", re.M)
     depths = {
         f"{path.relative_to(ROOT)}: {found[0]!r}": len(found[2]) - len(found[1])

@@ -42,7 +42,7 @@ def room_of(path: str) -> str:
 
 
 def native(path: Path, text: str) -> set[str]:
-    """What a source includes, by paths from the root, but for the standard library."""
+    """The includes of a source, by paths from the root, without the standard library."""
     found = set()
     for quote, name in re.findall(r'^\s*#\s*(?:include|import)\s*(["<])([^">]+)', text, re.M):
         beside = (ROOT / path.parent / name).resolve()
@@ -54,7 +54,8 @@ def native(path: Path, text: str) -> set[str]:
 
 
 def python(path: Path, text: str) -> set[str]:
-    """What a Python file imports, by paths where it is this package, but for the standard library."""
+    """The imports of a Python file, by paths where it is this package, without the standard
+    library."""
     package = path.parent.parts[1:]
     names: set[str] = set()
     for node in ast.walk(ast.parse(text)):
@@ -82,7 +83,7 @@ def python(path: Path, text: str) -> set[str]:
 
 
 def forbidden(path: Path, text: str) -> list[str]:
-    """What the file has that the table does not give its room."""
+    """The imports that the table does not allow the file's room."""
     room = room_of(str(path))
     allowed = ROOMS[room]
     included = (python if path.suffix == ".py" else native)(path, text)

@@ -36,7 +36,7 @@ CALLS = {
     for bits in (3, 8)
 }
 # rows, inputs, outputs: one element, codes that end within a byte, sixteens whose bytes end with the tensor, each
-# number of rows that has a loop of its own, more than one chunk, tiles of rows and outputs and what is left of them.
+# number of rows that has a loop of its own, more than one chunk, tiles of rows and outputs and their remainders.
 SIZES = [
     (1, 1, 1), (1, 5, 3), (2, 33, 5), (3, 96, 7), (4, 48, 40), (5, 64, 33), (1, 4100, 5), (7, 2051, 17), (30, 70, 18),
 ]  # fmt: skip
@@ -56,7 +56,7 @@ def codes_of(weights):
 
 
 def meant(weights):
-    """What codes stand for, [inputs, outputs] in float64."""
+    """The values of the codes, [inputs, outputs] in float64."""
     codes, tables = codes_of(weights), weights.tables.numpy().astype(np.float64)
     groups = np.arange(len(codes)) // (weights.group or max(len(codes), 1))
     return tables[groups[:, np.newaxis], codes].T

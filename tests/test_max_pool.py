@@ -48,7 +48,7 @@ def right(x, size, strides, padding):
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("window", WINDOWS, ids=str)
 def test_values_indices_and_gradient(window, dtype, graph):
-    # Of few different numbers, so that windows have equal ones.
+    # Few different numbers, so that windows have equal ones.
     x = np.random.default_rng(0).integers(-4, 5, (3, 7, 8, 2)).astype(np.float32)
     expected, places = right(x, *window)
     incoming = np.random.default_rng(1).integers(1, 4, expected.shape).astype(np.float32)
@@ -74,7 +74,7 @@ def test_values_indices_and_gradient(window, dtype, graph):
 
 
 def test_second_derivatives():
-    """Of sum (max x)^2 3 / 2, whose slope is 3 max x at the maxima."""
+    """sum (max x)^2 3 / 2, whose slope is 3 max x at the maxima."""
     x, into = tf.constant(normal(2, 6, 6, 3)), tf.constant(normal(2, 6, 6, 3, seed=1))
     with tf.GradientTape() as outer:
         outer.watch(x)

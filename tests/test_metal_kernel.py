@@ -45,7 +45,8 @@ def axpy(**options):
 
 
 def numbers(shape, dtype="float32", seed=0):
-    # Through NumPy, as what is expected below: the device has not every stock op for every dtype.
+    # Through NumPy, as the expected result below is: the device does not have every stock op for
+    # every dtype.
     values = np.asarray(np.random.default_rng(seed).integers(0, 9, shape))
     return tf.constant(values.astype(tf.as_dtype(dtype).as_numpy_dtype))
 
@@ -81,7 +82,7 @@ def test_every_dtype_and_shape(shape, dtype, device):
 @pytest.mark.parametrize("dtype", FLOATS)
 def test_axpy(dtype, device):
     x, y = numbers((5, 3), dtype), numbers((5, 3), dtype, 1)
-    # What is narrower than float is not said without a word: bfloat is not made of a float.
+    # Narrower types than float need a conversion in the text: bfloat is not made of a float.
     run = kernel(
         "z[i] = T(a * x[i] + y[i]);",
         ("x", "y"),

@@ -1,4 +1,4 @@
-"""What metal_kernel, its calls and its raw op refuse, and in which words."""
+"""Calls that metal_kernel, its calls and its raw op refuse, and the words of their errors."""
 
 from __future__ import annotations
 
@@ -240,7 +240,7 @@ def in_words():
 @pytest.mark.parametrize("spec", ["eager", "known", "sizes unknown", "ranks unknown"])
 @pytest.mark.parametrize("case", [None, *NOT_FITTING])
 def test_shapes_in_words(case, spec):
-    """What is known is refused while a graph is made, all else before the kernel runs."""
+    """Known sizes are refused while a graph is made, all else before the kernel runs."""
     changed, message = NOT_FITTING[case] if case else ({}, "")
     tensors = {name: tf.ones(shape) for name, shape in {**FITTING, **changed}.items()}
     run = in_words()

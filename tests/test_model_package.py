@@ -477,7 +477,7 @@ def test_the_file(packed):
 
 
 def test_weights_are_mapped_not_read(packed):
-    """What the CPU computes with is the file itself."""
+    """The CPU computes with the mapped file itself."""
     loaded = package.load(packed)
     mapped = Path("/proc/self/maps")
     if not mapped.exists():
@@ -558,7 +558,7 @@ def test_packages_that_do_not_fit_here(packed, tmp_path):
 
 
 def test_any_bytes_are_refused_or_loaded(packed, tmp_path):
-    """Of manifests with values of all kinds in all places, and files with other bytes anywhere in their archive."""
+    """Manifests with values of all kinds in all places, and files with other bytes anywhere in their archive."""
     with zipfile.ZipFile(packed) as archive:
         text = archive.read("manifest.json")
     places = [(key,) for key in json.loads(text)]

@@ -117,7 +117,7 @@ def test_masks_of_embeddings():
         np.testing.assert_array_equal(y._keras_mask, seen)
     expected, actual = (y.numpy() for y in results)
     np.testing.assert_allclose(actual[seen], expected[seen], atol=1e-5)
-    # Who sees nothing gets what the last layer makes of 0.
+    # A query that sees nothing gets the last layer's output for 0.
     bias = layers[1].output_dense.bias.numpy()
     np.testing.assert_allclose(actual[~seen], np.broadcast_to(bias, (4, 8)), atol=1e-6)
 
@@ -159,7 +159,7 @@ def test_dropout_in_training_alone():
     assert not np.allclose(first, second, atol=1e-3)
     _, again = pair(x.shape, x.shape, dropout=0.4, seed=3)
     np.testing.assert_array_equal(again(x, x, training=True), first)
-    # What is dropped leaves the mean as it is.
+    # Dropout leaves the mean as it is.
     mean = np.mean([ours(x, x, training=True) for _ in range(300)], axis=0)
     assert np.abs(mean - ours(x, x)).max() < 0.3
 

@@ -37,7 +37,7 @@ def test_grid_learns_where_the_density_is():
 
 
 def test_forgets_what_has_gone_when_something_is_left():
-    """What is gone fades below the mean of what is there; if all goes, the mean fades with it and the cells stay."""
+    """Vanished cells fade below the mean of the others; if all go, the mean fades with them and the cells stay."""
 
     def after(density, updates):
         grid = metal_ops.OccupancyGrid(AABB, resolution=16, threshold=0.5)

@@ -1,5 +1,5 @@
-"""What all ops along rays, encodings, losses and activations promise alike: shapes known in graphs, and the same bits
-for every number of threads."""
+"""The common promises of all ops along rays, encodings, losses and activations: shapes known in graphs, and the
+same bits for every number of threads."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.ops
 
 
 def stated(families: Iterable[str]) -> dict[str, Call]:
-    """What the families' own test files say."""
+    """The calls in the families' own test files."""
     found: dict[str, Call] = {}
     for family in families:
         if importlib.util.find_spec(f"tests.test_{family}"):
@@ -53,7 +53,8 @@ CALLS = derived() | stated(families(ROOT))
 @pytest.mark.instrumented
 @pytest.mark.parametrize("name", CALLS)
 def test_shapes_are_known_in_graphs(name: str) -> None:
-    """Of arguments with known shapes, those of outputs and gradients are; of unknown sizes, their ranks are."""
+    """With known shapes of arguments, those of outputs and gradients are known; with unknown sizes, their
+    ranks are."""
     call = CALLS[name]
     arrays = call.arrays()
     actual = [x.shape for x in call.results(**{k: tf.constant(v) for k, v in arrays.items()})]

@@ -14,7 +14,7 @@ from tests.oracles import optimizer_steps as oracle
 
 pytestmark = [pytest.mark.ops, pytest.mark.instrumented]
 
-# Half a unit in the last place of what is stored; the float32 roundings on the way.
+# Half a unit in the last place of the stored value; the float32 roundings on the way.
 UNIT = {"float64": 2.0**-53, "float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}
 WAY = {"float64": 2e-15}
 DTYPES = ("float32", "float16", "bfloat16")
@@ -55,7 +55,7 @@ LISTS = {
 
 
 def given(rule: str, shape: tuple[int, ...], dtype: str) -> dict[str, np.ndarray]:
-    """What is kept of the weights and they themselves, the gradient and the numbers, of that dtype."""
+    """The state and the weights themselves, the gradient and the numbers, of that dtype."""
     random = np.random.default_rng(len(shape) + sum(shape))
     _, _, kept, numbers = RULES[rule]
     kind = tf.as_dtype(dtype).as_numpy_dtype

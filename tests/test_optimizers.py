@@ -1,4 +1,5 @@
-"""optimizers.SGD and AdamW against Keras' over 100 steps of every option, and what all fused optimizers share."""
+"""optimizers.SGD and AdamW against Keras' over 100 steps of every option, and the tests that all fused
+optimizers share."""
 
 from __future__ import annotations
 
@@ -163,7 +164,8 @@ def test_other_dtypes(dtype):
     optimizer.build([variable])
     state = "float64" if dtype == "float64" else "float32"
     assert optimizer.momentums[0].dtype == state
-    # Of the variable: the state is not rounded, and each step is compared from where the variable was.
+    # For the variable: the state is not rounded, and each step is compared from where the variable
+    # was.
     half_unit = {"float16": 2.0**-11, "bfloat16": 2.0**-8, "float64": 2.0**-53}[dtype]
     of_state = 1e-15 if dtype == "float64" else 1e-6
     m = 0.0

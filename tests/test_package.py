@@ -69,7 +69,7 @@ EXCEPTIONS = {
     "device.py": ["tensorflow.python.framework.load_library"],
     # The public way to see the graphs that ran goes on collecting them when it is asked to stop.
     "_placement.py": ["tensorflow.python.eager.context"],
-    # Nor is there one to see each op as it is called, and what kernels there are for it.
+    # Nor is there a function to see each op as it is called, and its kernels.
     "_fallback.py": [
         "tensorflow.python.eager.context",
         "tensorflow.python.framework.op_callbacks",
@@ -138,7 +138,7 @@ PUBLIC = dict(public_objects())
 
 
 def undocumented(value) -> list[str]:
-    """What the docstring of a public function or class does not say."""
+    """The parts that the docstring of a public function or class lacks."""
     text = inspect.getdoc(value) or ""
     first = (text.splitlines() or [""])[0].rstrip()
     missing = [] if first.endswith((".", "`.", ")")) or ":" in first else ["a summary line"]

@@ -1,4 +1,5 @@
-"""Loops of CPU kernels on TensorFlow's threads: several at once, and what they leave behind."""
+"""Loops of CPU kernels on TensorFlow's threads: several at once, and the state they leave
+behind."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ pytestmark = pytest.mark.ops
 
 
 def products(seed: int) -> tuple[tf.Tensor, metal_ops.QuantizedWeights]:
-    """What is worth several threads."""
+    """Work that is worth several threads."""
     x = tf.random.stateless_normal([1, 512], [seed, 1])
     return x, metal_ops.quantize(tf.random.stateless_normal([512, 2816], [seed, 2]))
 

@@ -32,7 +32,7 @@ HOST = [
     if ".metal" not in path.suffixes and path.parts[:2] != ("kernels", "msl")
 ]
 
-# Where the standard says that a name is declared. libstdc++ and libc++ differ in what else declares it.
+# The headers in which the standard declares a name.
 DECLARED = {
     "algorithm": "all_of any_of clamp copy copy_n equal fill fill_n find find_if max max_element min min_element "
     "none_of reverse rotate sort stable_sort transform unique upper_bound lower_bound",
@@ -68,7 +68,8 @@ DECLARED = {
 }
 HEADER_OF = {name: header for header, names in DECLARED.items() for name in names.split()}
 
-# What macOS lacks, what only the compilers here take, and what only hostmetal has.
+# Functions that macOS lacks, syntax that only the compilers here take, and names that only
+# hostmetal has.
 FOREIGN = {
     r"/proc/|\bdlinfo\b|\bdl_iterate_phdr\b|\.init_array|<link\.h>|<malloc\.h>|<features\.h>": "Linux",
     r"\b(x86|imm)intrin\.h|\b_mm(256|512)?_\w+\(|\basm\b": "x86; Highway has it for all processors",
@@ -112,7 +113,7 @@ def undeclared(path: Path) -> dict[str, str]:
 
 
 def foreign(path: Path, text: str) -> list[str]:
-    """What the file has that macOS has not."""
+    """Names in the file that macOS does not have."""
     text = uncommented(text)
     found = [
         f"{path}: {match.group().strip()!r} ({why})"
@@ -137,7 +138,7 @@ def test_nothing_is_of_one_platform():
 
 
 def test_shared_rooms_include_no_op():
-    """They are packed for other people's ops, without the folders of ours: headers and what those bring."""
+    """They are packed for other people's ops, without the folders of ours: headers and their includes."""
     for path in SOURCES:
         brought = path.suffix not in (".cc", ".mm") or (ROOT / path).with_suffix(".h").exists()
         if path.parts[1] in SHARED and brought:
@@ -261,7 +262,7 @@ def test_control_a_bfloat_is_seen(tmp_path: Path):
         names_in_metal_3_0([str(shader)])
 
 
-# What OpenCL C++ does not have, in words that it has; address spaces stay as they are.
+# Words that OpenCL C++ does not have, in words that it has; address spaces stay as they are.
 AS_OPENCL = (
     # An explicit instantiation cannot have attributes there.
     (r"template \[\[host_name\(name\)\]\] \[\[kernel\]\]", "template"),

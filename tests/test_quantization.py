@@ -359,7 +359,7 @@ def test_convolutions_calibrate_on_their_patches(arguments, monkeypatch):
 
 @pytest.mark.parametrize("block", [32, 128])
 def test_embeddings_are_cut_for_their_rows(block):
-    """Of 40 numbers, so that blocks are filled."""
+    """40 numbers, so that blocks are filled."""
     model = keras.Sequential([keras.Input([3], dtype="int32"), keras.layers.Embedding(50, 40)])
     model.layers[0].embeddings.assign(normal(50, 40) ** 3)
     data = tf.data.Dataset.from_tensor_slices(tf.zeros([4, 3], tf.int32)).batch(2)

@@ -1,5 +1,5 @@
-"""Products with quantized weights by each instruction set of the CPU, whose ways differ: AVX-512 with products of bytes
-takes x as integers of 24 bits in steps of its block, and what does not fit them as floats."""
+"""Products with quantized weights by each instruction set of the CPU, whose ways differ: AVX-512 with products of
+bytes takes x as integers of 24 bits in steps of its block, and others as floats."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def check(x, weights, dtype="float32"):
     width = min(weights.block or 128, 64 if weights.bits == 8 else 128)
     for at in range(0, x.shape[1], width):
         most[:, at : at + width] = np.abs(x[:, at : at + width]).max(1, keepdims=True)
-    # Codes count from the least weight or the middle, and either is larger than what they stand for.
+    # Codes count from the least weight or the middle, and either is larger than the weights.
     step = np.repeat(weights.scales.numpy().astype(np.float64), weights.block or x.shape[1], -1)
     span = 2.0**weights.bits * np.abs(step)[:, : x.shape[1]].T
     allowed = 2.0**-24 * (2 * most @ np.abs(w) + 2 * np.abs(x) @ span)
@@ -48,8 +48,8 @@ def check(x, weights, dtype="float32"):
     assert (error <= allowed).all(), np.max(error / np.maximum(allowed, 1e-300))
 
 
-# Whole vectors of codes, whole windows of sixteen blocks, and what is left of either; four outputs side by side, twice,
-# and three that are left.
+# Whole vectors of codes, whole windows of sixteen blocks, and remainders of either; four outputs side by side, twice,
+# and three more.
 @pytest.mark.parametrize("inputs", [33, 96, 128, 500, 512, 1000, 2048, 2100])
 @pytest.mark.parametrize(
     "bits, block",

@@ -52,7 +52,7 @@ KINDS = [dense, conv, embedding]
 
 
 def like(layer, new):
-    """Keras' layer again, with what the codes of `new` stand for."""
+    """Keras' layer again, with the values of the codes of `new`."""
     twin = type(layer).from_config(layer.get_config())
     twin.build_from_config(layer.get_build_config())
     twin.set_weights([w.numpy() for w in layer.weights])
@@ -75,7 +75,7 @@ def test_equals_keras_with_the_rounded_weights(kind, form):
     found = new(x)
     assert found.shape == expected.shape and found.dtype == expected.dtype
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
-    # What is rounded is near, and was rounded.
+    # Rounded results are near, and are not the same.
     off = np.mean(np.abs(found - layer(x).numpy()))
     assert 0 < off < 0.2 * np.mean(np.abs(expected))
 
@@ -157,7 +157,7 @@ def test_convolutions_are_those_of_keras(arguments):
 
 
 def test_channels_first():
-    """Which TensorFlow computes with oneDNN alone on the CPU."""
+    """TensorFlow computes it with oneDNN alone on the CPU."""
     layer, _, _ = conv(data_format="channels_first")
     layer.build((2, 10, 9, 8))
     new = QuantizedConv2D.from_layer(layer)

@@ -37,7 +37,7 @@ CALLS = {
     for bits in (4, 8)
 }
 # rows, inputs, outputs: one element, an odd number of codes, less than a block, a last block that is not full, more
-# than one chunk, each number of rows that has a loop of its own, tiles of rows and outputs and what is left of them.
+# than one chunk, each number of rows that has a loop of its own, tiles of rows and outputs and their remainders.
 SIZES = [
     (1, 1, 1), (1, 5, 3), (2, 33, 5), (3, 96, 7), (4, 257, 40), (5, 64, 33), (1, 4100, 9), (7, 2051, 17), (300, 70, 18),
     (1, 128, 9), (2, 512, 13), (3, 704, 6), (4, 1024, 35),
@@ -52,7 +52,7 @@ def make(rows, inputs, outputs, dtype="float32", seed=0):
 
 
 def meant(weights):
-    """What codes stand for, [inputs, outputs] in float64."""
+    """The values of the codes, [inputs, outputs] in float64."""
     codes = weights.codes.numpy()
     if weights.bits == 4:
         codes = np.stack([codes & 15, codes >> 4], -1).reshape(len(codes), -1)[:, : weights.inputs]
@@ -120,7 +120,7 @@ def test_dtypes(bits, rows, scales, dtype):
 @pytest.mark.parametrize("symmetric", [False, True])
 @pytest.mark.parametrize("per_tensor", [False, True])
 def test_rounds_to_the_nearest_step(per_tensor, symmetric, bits, block):
-    """Half a step, and what the scale and the least weight are rounded by."""
+    """Half a step, and the rounding errors of the scale and the least weight."""
     _, kernel = make(1, 70, 9)
     weights = metal_ops.quantize(kernel, bits, block, symmetric, per_tensor)
     assert weights.shape == kernel.shape
@@ -150,7 +150,7 @@ def test_equal_weights_stay():
 @pytest.mark.parametrize("inputs", [70, 256])
 @pytest.mark.parametrize("rows", [2, 20])
 def test_not_finite_as_in_a_product_of_floats(rows, inputs):
-    """Inf and NaN come out where TensorFlow's product has them; sums of what is large are no larger."""
+    """Inf and NaN come out where TensorFlow's product has them; sums of large numbers are no larger."""
     x, kernel = make(rows, inputs, 5)
     x[0, 3], x[1, 69] = np.inf, np.nan
     weights = metal_ops.quantize(np.abs(kernel) + 0.1)

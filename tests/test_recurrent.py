@@ -168,7 +168,7 @@ def test_projection(projected, masked):
     compare(run("lstm", tensors(given)), recurrent.sequence("lstm", given), 2e-6)
 
 
-# A norm over two units gives away the digits of what they are apart by; over many it is as exact as what it norms.
+# A norm over two units loses the digits of their difference; over many it is as exact as its input.
 @pytest.mark.parametrize("dtype", TOLERANCE)
 @pytest.mark.parametrize("cell", CELLS)
 def test_layer_norm(cell, dtype):
@@ -203,7 +203,7 @@ def gradients(cell, given, incoming):
 
 
 def test_gradients():
-    """Of every input, along two directions, against differences of the oracle."""
+    """Gradients of every input, along two directions, against differences of the oracle."""
     cases = [
         (cell, masked, None, n) for cell in CELLS for masked in (False, True) for n in (False, True)
     ]

@@ -195,7 +195,7 @@ def test_a_model_of_ragged_steps_trains_and_is_saved(tmp_path):
     model.save(tmp_path / "model.keras")
     loaded = keras.models.load_model(tmp_path / "model.keras")
     np.testing.assert_allclose(loaded(ragged()), model(ragged()), atol=1e-6)
-    # What one has learnt of ragged steps it knows of padded ones.
+    # One that has learnt of ragged steps knows the same of padded ones.
     mask = tf.sequence_mask(LENGTHS, 6)
     y = model.layers[1](model.layers[0](X, mask=mask), mask=mask)
     np.testing.assert_allclose(model.layers[2](y), model(ragged()), atol=1e-5)
@@ -238,7 +238,8 @@ NORMED = {
 
 @pytest.mark.parametrize("kind, norm", [("LSTM_projected", False), *((k, True) for k in NORMED)])
 def test_layer_norm_and_projection(kind, norm):
-    """What Keras has no layer for, against the oracle; and the same after its configuration has been read again."""
+    """Layers that Keras does not have, against the oracle; and the same after the configuration has been read
+    again."""
     cell, make, arguments = NORMED[kind]
     layer = make(7, return_sequences=True, return_state=True, layer_norm=norm, **arguments)
     again = make.from_config(layer.get_config())

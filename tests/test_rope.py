@@ -1,4 +1,4 @@
-"""rope against NumPy in float64, and what makes it worth having: scores that know distances alone."""
+"""rope against NumPy in float64, and its purpose: scores that know distances alone."""
 
 from __future__ import annotations
 

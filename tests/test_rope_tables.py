@@ -13,7 +13,8 @@ from tests.test_rope import ROUNDING, compare
 
 pytestmark = [pytest.mark.ops, pytest.mark.instrumented]
 
-# Of x, the cosines and the sines: what broadcasts, and in which direction; no whole vectors, and several.
+# Shapes of x, the cosines and the sines: the tensors that broadcast, and in which direction; no whole
+# vectors, and several.
 SHAPES = [
     ((2,), (2,), (2,)),
     ((3, 6), (6,), (3, 6)),
@@ -58,7 +59,7 @@ def test_value(backward, interleaved, shapes, dtype):
 
 @pytest.mark.parametrize("interleaved", [False, True])
 def test_backward_is_the_gradient(interleaved):
-    """Of a linear function: <f(x), d> is <x, f'(d)>, whatever the tables."""
+    """The gradient of a linear function: <f(x), d> is <x, f'(d)>, whatever the tables."""
     x, cosines, sines = make([(2, 5, 3, 38)] * 3, "float32")
     d = x[::-1, ::-1].copy()
     y, d_x = (

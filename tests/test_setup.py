@@ -1,4 +1,4 @@
-"""tools/setup.sh and what make asks of it, in a world of fake programs: what is called, and what is said."""
+"""tools/setup.sh and make's calls of it, in a world of fake programs: the calls, and the output."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CPU = {"g++", "libhwy-dev", "python3", "python3-venv"}
 METAL = {"clang-19", "lld-19", "libgnustep-base-dev", "libobjc-12-dev", "libboost-context-dev"}
 BROWSER = {"chromium-headless-shell"}
 
-# What the fakes share: a line a call, and a second one at the same time is noted.
+# Shared by the fakes: a line per call, and a second one at the same time is noted.
 ALONE = """#!/bin/bash
 alone() {
   echo "$*" >> "$WORLD/calls"
@@ -426,7 +426,7 @@ tree=build/tf-$release && [ $release != 2.18 ] || tree=.
 mkdir -p $tree/.venv/bin $tree/build && cp "$WORLD/fakes/python" $tree/.venv/bin
 [ $tree = . ] || cp -r tools python requirements.txt $tree
 """
-# Of the version that its path says. One row fails.
+# A Python of the version in its path. One row fails.
 MATRIX_PYTHON = r"""#!/bin/bash
 version=3.12 && [[ $0 != *3.13* ]] || version=3.13
 case "$*" in
@@ -441,7 +441,7 @@ esac
 
 
 def test_the_matrix_has_a_row_a_release_and_python(world: World):
-    """What is not here is a row that says so, and a row can be asked for alone."""
+    """A missing release is a row that says so, and a row can be asked for alone."""
     shutil.copy(ROOT / "tools/test_matrix.sh", world.checkout / "tools")
     shutil.copy(ROOT / "requirements.txt", world.checkout)
     (world.path / "bin" / "tee").symlink_to(shutil.which("tee"))

@@ -159,7 +159,7 @@ def test_target_changes_while_the_process_runs(target):
 
 # ---- half precision -------------------------------------------------------------------------------------------------
 
-# Parts of a step between two neighbours: a tie, which goes to the even one, and what lies beside it.
+# Parts of a step between two neighbours: a tie, which goes to the even one, and numbers beside it.
 PARTS = [0.5, 0.5 - 2.0**-9, 0.5 + 2.0**-8, 0.25, 1.0, -0.5, -0.5 + 2.0**-9, -0.5 - 2.0**-8]
 
 

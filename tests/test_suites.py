@@ -197,7 +197,8 @@ def test_d(a): ...
     ],
 )
 def test_a_run(depth, arguments, count, tmp_path, monkeypatch) -> None:
-    """What pytest itself takes, with the hooks of tests/conftest.py and nothing else of it."""
+    """The items that pytest itself takes, with the hooks of tests/conftest.py and nothing else
+    of it."""
     file = tmp_path / "test_it.py"
     file.write_text(CASES)
     hooks = (ROOT / "tests" / "conftest.py").read_text()

@@ -1,4 +1,4 @@
-"""swiglu against NumPy in float64, and what Keras' ops make of it."""
+"""swiglu against NumPy in float64, and against Keras' ops."""
 
 from __future__ import annotations
 

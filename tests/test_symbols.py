@@ -1,4 +1,5 @@
-"""What the libraries need of TensorFlow is exported by the release they are built for: of all that are built here."""
+"""The libraries' symbols of TensorFlow are exported by the release they are built for: for all that are built
+here."""
 
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ DROPPED = (
 
 def built(release: str) -> Path | None:
     """Where that release's libraries are, if they are built."""
-    # Of a copy that tools/other_release.sh made, the checkout and its other copies are elsewhere.
+    # In a copy that tools/other_release.sh made, the checkout and its other copies are elsewhere.
     root = ROOT.parents[1] if ROOT.parent.name == "build" else ROOT
     found = ROOT if release == HERE else root / "build" / f"tf-{release}"
     if root != ROOT and release == own_release(root):
@@ -41,12 +42,12 @@ def built(release: str) -> Path | None:
 
 @functools.cache
 def own_release(checkout: Path) -> str:
-    """What a checkout is built for where nobody says TF=."""
+    """The release that a checkout is built for without TF=."""
     return subprocess.check_output([checkout / "tools/setup.sh", "--release"], text=True).strip()
 
 
 def tree(release: str) -> Path:
-    """The same. What was not built has no symbols to look at, so the test is skipped."""
+    """The same. A release that was not built has no symbols to look at, so the test is skipped."""
     found = built(release)
     if found is None:
         pytest.skip(f"not built here: make TF={release} metal")
@@ -68,7 +69,7 @@ def symbols(library: Path, kind: str) -> frozenset[str]:
 
 
 def missing(library: Path, release: str) -> set[str]:
-    """What none of the libraries has that it is linked with, with TensorFlow of that release among them."""
+    """The symbols that none of the linked libraries has, with TensorFlow of that release among them."""
     linked = subprocess.run(["ldd", library], capture_output=True, text=True, check=True).stdout
     found = {Path(path) for path in re.findall(r"(/\S+) \(0x", linked)}
     found = {path for path in found if "tensorflow" not in path.name} | set(tensorflow(release))

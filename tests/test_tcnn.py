@@ -1,4 +1,5 @@
-"""tiny-cuda-nn's JSON configurations: what they give here, and what is refused with a remedy."""
+"""tiny-cuda-nn's JSON configurations: their results here, and the refused ones with their
+remedies."""
 
 from __future__ import annotations
 

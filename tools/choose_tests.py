@@ -21,7 +21,7 @@ sys.path.insert(0, str(ROOT))
 from tests import suites  # noqa: E402
 from tools.mutation import rooms  # noqa: E402
 
-# What a test file's text has where it asks for more than the CPU's op library.
+# Words in the text of a test file that needs more than the CPU's op library.
 WORDS = {
     "browser": re.compile(r"tests\.browser|\bsite\b"),
     "metal": re.compile(

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Tries the README's two commands where nothing is installed: in new Debian roots, on what is committed.
+# Tries the README's two commands where nothing is installed: in new Debian roots, on the committed
+# files.
 set -euo pipefail
 
 usage() {
@@ -64,7 +65,7 @@ done
 [ ${#scenarios[@]} -gt 0 ] || scenarios=("${quick[@]}")
 wanted() { case " ${scenarios[*]} " in *" $1 "*) return 0 ;; esac; return 1; }
 
-# ---- outside: checks, and what is left is removed --------------------------------------------------------------------
+# ---- outside: checks, and the rest is removed ------------------------------------------------------------------------
 if [ -z "$inside" ]; then
   [ "$(id -u)" -eq 0 ] || die "making a root needs root; run 'sudo tools/fresh.sh'."
   command -v debootstrap >/dev/null || die "debootstrap is missing; run 'apt-get install debootstrap'."
@@ -93,7 +94,7 @@ results=() failed=
 
 seconds() { printf '%d min %02d s' $(($1 / 60)) $(($1 % 60)); }
 
-# What this machine was told about the network, for the shell in a root.
+# This machine's network settings, for the shell in a root.
 carried_environment() {
   env | grep -iE '^((https?|ftp|no|all)_proxy|PIP_[A-Z_]*|SSL_CERT_[A-Z]*|[A-Z_]*(CA_BUNDLE|CAINFO)|OPENBLAS_[A-Z0-9_]*)=' || true
 }
@@ -140,7 +141,8 @@ mount_root() {  # $1: root, $2: suite
   done
 }
 
-# A pristine root with what the README assumes, git and make, from a tar file that is made once a suite and month.
+# A pristine root with the README's requirements, git and make, from a tar file that is made once per suite and
+# month.
 base() {  # $1: suite
   local tar="$cache/base-$1.tar" root="$cache/roots/base-$1" start=$SECONDS main
   [ -z "$(find "$tar" -mtime -30 2>/dev/null)" ] || return 0
@@ -194,7 +196,7 @@ inside_root() {  # $1: log, $2...: NAME=value and the command
   return "$code"
 }
 
-report() {  # $1: scenario, $2: command, $3: ok or what is wrong, $4: log
+report() {  # $1: scenario, $2: command, $3: ok or the error, $4: log
   local line
   line=$(printf '%-9s %-52s %s (%d s)  %s' "$1" "$2" "$(seconds "$wall")" "$cpu" "$3")
   results+=("$line")

@@ -11,17 +11,17 @@
 
 
 A place is a line drawn at random, the same ones for the same seed and sources. It is broken in one way: a comparison,
-an operator, a constant, a condition, a deleted statement, two arguments. What does not compile is replaced by the next
-place of its room. Everything happens in copies under build/mutation, never in the checkout; `make metal` comes first.
-Results are kept in tests/mutation.jsonl, a line a mutant, and name the commit that was broken.
+an operator, a constant, a condition, a deleted statement, two arguments. A mutant that does not compile is replaced by
+the next place of its room. Everything happens in copies under build/mutation, never in the checkout; `make metal` comes
+first. Results are kept in tests/mutation.jsonl, a line a mutant, and name the commit that was broken.
 
 A place is known by its text: the line and its neighbours, in whichever file and at whichever line they are now. When
 the sources change, results of places that still stand are kept; `run` drops those of places that are gone, and tries
 the ones drawn for them. Each line's number in the draw follows from its own text, so that the rest stay the same.
 
-A mutant is found if a test of its own fails, crashes or does not end. Which tests those are, nearest first, is said in
-tools/mutation/rooms.py: `run` asks the nearest few, `run --again` all of them. A survivor has passed these, not every
-test there is.
+A mutant is found if a test of its own fails, crashes or does not end. tools/mutation/rooms.py lists those tests,
+nearest first: `run` asks the nearest few, `run --again` all of them. A survivor has passed these, not every test there
+is.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def still_there(
 
 
 def commit(root: Path) -> str:
-    """Which one is checked out, and whether sources differ from it."""
+    """The commit that is checked out, and whether sources differ from it."""
     said = subprocess.run(
         ["git", "-C", root, "rev-parse", "--short=12", "HEAD"], capture_output=True, text=True
     )
@@ -193,7 +193,7 @@ def run(arguments: argparse.Namespace) -> None:
                 mutant = under_way.pop(future)
                 result, seconds = future.result()
                 result["commit"] = broken
-                results.update(read(arguments.results))  # with what `explain` has said meanwhile
+                results.update(read(arguments.results))  # with the results of `explain` in between
                 if result["status"] == "survived" and "reason" in results.get(mutant.id, {}):
                     result["reason"] = results[mutant.id]["reason"]
                 results[mutant.id] = result

@@ -49,7 +49,7 @@ def rename(text: str, name: str) -> str:
 
 
 def check(name: str) -> str:
-    """What is wrong with the name, or ""."""
+    """The error of the name, or ""."""
     if not re.fullmatch(f"{WORD}(_{WORD})*", name) or keyword.iskeyword(name):
         return (
             f"{name!r} cannot be an op's name; use words of at least two lower-case letters or digits, each beginning "

@@ -22,9 +22,9 @@ if [ "${2-}" = objects ]; then
     knows=$(git grep --untracked -lE '#include "(tensorflow/(c/tf_tensor_internal|core/|cc/|compiler/)|tsl/|xla/|absl/|Eigen/|google/)|METAL_OPS_TENSORFLOW' -- '*.h' '*.mm' '*.cc')
     while read -r depends; do
       object=${depends%.d}.o
-      # What the first rule names.
+      # The prerequisites of the first rule.
       mapfile -t files < <(sed -e '/^$/,$d' -e '/^[^ ].*:$/d' "$depends" | tr -d '\\' | tr ' ' '\n' | sed -e '/:$/d' -e '/^$/d')
-      # No pipe: grep ends at the first match, and what printf had not written yet would make a failure of it.
+      # No pipe: grep ends at the first match, and the rest of printf's output would make a failure of it.
       ! grep -qxF "$knows" < <(printf '%s\n' "${files[@]}") || continue
       # Up to date here, as make would have it.
       files+=(build/tensorflow/cflags)
@@ -52,7 +52,8 @@ comm -23 <(git ls-files -co --exclude-standard | sort -u) <(git ls-files -d | so
 tar --format=pax -cf - -T "$copy/build/files.new" | tar -xf - -C "$copy"
 mv "$copy/build/files.new" "$copy/build/files"
 
-# What knows no TensorFlow is taken from here the first time: make sees by the times whether it is up to date.
+# Objects that do not depend on TensorFlow are taken from here the first time: make sees by the times whether
+# it is up to date.
 if [ ! -e "$copy/build/release" ]; then
   { find build/hostmetal/src build/kernels build/device build/metal_gpu build/simd_targets build/system*.stamp python/metal_ops -type f \
     ! -path 'build/kernels/tensorflow/*' \

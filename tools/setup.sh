@@ -1,21 +1,21 @@
 #!/usr/bin/env bash
 # Installs the system packages that the build needs, in one call, or says in one sentence which command does.
 # Usage: tools/setup.sh [WORD...] [--if-possible WORD...]
-#          (nothing)   what the CPU ops need; it is asked for with every word but --browser
-#          --metal     what hostmetal, the Metal kernels and the device need besides (Linux)
+#          (nothing)   packages of the CPU ops; they are asked for with every word but --browser
+#          --metal     packages of hostmetal, the Metal kernels and the device (Linux)
 #          --sanitize  the runtimes of clang's sanitizers, which `make sanitize` links (Linux)
 #          --browser   the headless browser that the HTML view of fusions is tested in
 #          --npm       npm, which bazelisk comes from
 #          --bazel     Debian's Bazel, where none can be downloaded
-#        What comes after --if-possible is installed with the rest; where it cannot be had, that is said, and no failure.
+#        Words after --if-possible are installed with the rest; a missing one is a message, and no failure.
 #        tools/setup.sh --python        print the interpreter to make .venv with
 #        tools/setup.sh --releases      print all releases of TensorFlow that it can be built for
-#        tools/setup.sh --pythons R     print a line a Python that release R, e.g. 2.21, has wheels for, with the one here
+#        tools/setup.sh --pythons R     print a line per Python that release R, e.g. 2.21, has wheels for, with the one here
 #        tools/setup.sh --release       print the release of TensorFlow that this tree is built for
 #        tools/setup.sh --check-release R  end with a sentence if it cannot be built for that one
 #        tools/setup.sh --requirements  print requirements.txt for that release
 #        tools/setup.sh --find-browser  print the browser
-# One at a time: calls from one checkout wait for each other, and all of them for whoever else has the package manager.
+# One at a time: calls from one checkout wait for each other, and all of them for another user of the package manager.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 
@@ -24,7 +24,7 @@ die() { echo "metal_ops: $*" >&2; exit 1; }
 readonly PATIENCE=${METAL_OPS_SETUP_PATIENCE:-600}
 
 # ---- TensorFlow and Python ------------------------------------------------------------------------------------------
-# A line a release: it, TensorFlow's version, NumPy's, Python's.
+# A line per release: it, TensorFlow's version, NumPy's, Python's.
 releases() { sed -n 's/^ *"\(2\.[0-9]*\)": ("\([^"]*\)", "\([^"]*\)", "\([^"]*\)"),$/\1 \2 \3 \4/p' python/metal_ops/_version.py; }
 check_release() {
   releases | grep -q "^$1 " ||
@@ -32,7 +32,7 @@ check_release() {
 }
 pythons_of() { releases | sed -n "s/^$1 [^ ]* [^ ]* //p"; }
 
-# Empty of what does not run: a pyenv shim can be on PATH and have no Python.
+# Empty for an interpreter that does not run: a pyenv shim can be on PATH and have no Python.
 version_of() { "$1" -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null; }
 # find_pythons VERSION...: what is here of these, in this order; of PYTHON alone, a version or an interpreter, where that is said.
 find_pythons() {
@@ -47,8 +47,8 @@ find_pythons() {
     done
   done
 }
-# This tree's release: that of the copy that tools/other_release.sh made; else the oldest, and the newest where Python is
-# too new for that. What .venv was made with counts, whatever came later.
+# This tree's release: that of the copy that tools/other_release.sh made; else the oldest, and the newest where Python
+# is too new for that. The release that .venv was made with counts, whatever came later.
 release() {
   local default newest
   [ ! -e build/release ] || { cat build/release; return; }
@@ -69,7 +69,8 @@ requirements() {
   releases | sed "/^$until /q" | grep -q "^$release " || without='/^tensorflow-metal==/d'
   sed -e "s/^\(tensorflow\(-cpu\)\{0,1\}==\)[0-9.]*/\1$version/" -e "s/^\(numpy==\)[0-9.]*/\1$numpy/" -e "$without" requirements.txt
 }
-# What `apt-get install python3` would bring, e.g. 3.13; nothing where apt's lists are not there yet.
+# The Python that `apt-get install python3` would bring, e.g. 3.13; nothing where apt's lists are not
+# there yet.
 coming_python() { apt-cache policy python3 2>/dev/null | sed -n 's/^ *Candidate: *\([0-9]*\.[0-9]*\).*/\1/p'; }
 no_python() {
   die "TensorFlow has wheels for Python 3.11, 3.12 and, from 2.20 on, 3.13 only and $1; get one of them, e.g. from pyenv or uv, and call 'make PYTHON=/path/to/python3.12 ...'."
@@ -162,7 +163,8 @@ if [ "$(uname)" = Darwin ]; then
 fi
 
 # ---- Linux ----------------------------------------------------------------------------------------------------------
-# What is missing is found by using it, not by asking the package manager: it may have come another way.
+# Missing packages are found by using them, not by asking the package manager: they may have come
+# another way.
 has_header() { echo "#include <$1>" | "${CXX:-g++}" -x c++ -E - >/dev/null 2>&1; }
 # libobjc goes by the version of GCC: of the one that is there, or that `apt-get install g++` would bring.
 gcc_major() {
@@ -241,7 +243,7 @@ fi
 log=$(mktemp) && trap 'rm -f "$log"' EXIT
 apt_get() {
   local until=$((SECONDS + PATIENCE)) said=
-  # The lock is not for what apt starts, such as daemons, which would hold it for good.
+  # The lock is not for the children of apt, such as daemons, which would hold it for good.
   while ! "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive LC_ALL=C apt-get -q -o DPkg::Lock::Timeout="$PATIENCE" "$@" >"$log" 2>&1 9>&-; do
     grep -q 'Could not get lock\|Unable to lock\|Unable to acquire' "$log" && [ $SECONDS -lt $until ] || return 1
     [ -n "$said" ] || echo "metal_ops: waiting for another package manager"
@@ -253,7 +255,7 @@ install() { apt_get install -y --no-install-recommends "$@"; }
 reason() { grep '^E: ' "$log" | tail -1 | sed 's/^E: *//; s/\.$//'; }
 
 apt_get update || give_up "'apt-get update' failed: $(reason)" "check the network"
-collect  # with what apt knows now
+collect  # with apt's present lists
 [ ${#cpu[@]} -eq 0 ] || require_python
 all=(${missing[@]+"${missing[@]}"} ${wanted[@]+"${wanted[@]}"})
 echo "metal_ops: installing ${all[*]}"

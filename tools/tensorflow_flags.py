@@ -9,7 +9,7 @@ include, libraries = tf.sysconfig.get_include(), tf.sysconfig.get_lib()
 cflags = [
     *(flag.replace("-I", "-isystem ") for flag in tf.sysconfig.get_compile_flags()),
     f"-ffile-prefix-map={include}=tensorflow",
-    # What one release calls deprecated is the only name that an earlier one has.
+    # One release's deprecated name is the only name that an earlier one has.
     "-Wno-deprecated-declarations",
     # From 2.21 on the headers do not say it.
     f"-DMETAL_OPS_TENSORFLOW={tf.__version__}",

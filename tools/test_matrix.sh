@@ -36,7 +36,8 @@ row() {
   echo "| $1 | $2 | $counts${4-} | $commit | $note |" >"$logs/$1-$2.row"
   echo "metal_ops: TensorFlow $1, Python $2: $3"
 }
-# environment FOLDER INTERPRETER: the package of the tree that this is called in, and what its tests need.
+# environment FOLDER INTERPRETER: the package of the tree that this is called in, and the packages of its
+# tests.
 environment() {
   [ ! -e "$1/stamp" ] || return 0
   "$2" -m venv "$1" && tools/setup.sh --requirements >build/requirements.txt &&

@@ -6,7 +6,7 @@
 
 #include <metal_stdlib>
 
-// Multiples of pi / 4 and what float leaves of them.
+// Multiples of pi / 4 and the remainders that float drops from them.
 #define ARC_QUARTER 0.785398163f
 #define ARC_HALF 1.57079633f
 #define ARC_HALF_REST -4.37113883e-8f
@@ -20,7 +20,7 @@ inline float arc_tangent_2(float y, float x) {
   const float scale = max(abs(x), abs(y)) > 1e37f ? 0.125f : 1.0f;
   const float a = abs(y) * scale, b = abs(x) * scale;
   const float high = a > b ? a : b, low = a > b ? b : a;
-  // Of more than tan(pi / 8) the angle that is left to pi / 4.
+  // For more than tan(pi / 8), the remaining angle to pi / 4.
   const bool upper = low > 0.41421356f * high;
   const float over = upper ? low - high : low, under = upper ? low + high : high;
   const float u = low == high || low == 0.0f ? 0.0f : over / under;
@@ -38,7 +38,7 @@ inline float arc_tangent_2(float y, float x) {
 }
 inline float arc_tangent(float x) { return arc_tangent_2(x, 1.0f); }
 
-// Of |s| up to 1 / 2.
+// The arc sine for |s| up to 1 / 2.
 inline float arc_sine_near(float s) {
   const float z = s * s;
   float p = 0.0338053852f;

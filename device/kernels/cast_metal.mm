@@ -19,7 +19,7 @@ class CastOp {
 
   explicit CastOp(KernelConstruction* ctx) {
     OP_REQUIRES_OK(ctx, ctx->GetAttr("Truncate", &truncate_));
-    // Halving mantissas by cutting them off is asked for by nobody but tests of it.
+    // Only tests ask to halve mantissas by cutting them off.
     OP_REQUIRES(
         ctx, !truncate_,
         Unimplemented("Cast: Truncate=true is not provided on the METAL device; place the op "

@@ -126,7 +126,7 @@ struct NotEqual {
 COMPARE_FEW("equal", Equal, float2)
 COMPARE_FEW("not_equal", NotEqual, float2)
 
-// Of two real numbers.
+// Joins two real numbers.
 struct Join {
   float2 operator()(float a, float b) const { return float2(a, b); }
 };

@@ -11,7 +11,8 @@
 #include "device/kernels/complex.metal.h"
 #include "kernels/msl/exp_log.h"
 
-// Of a real part above 88 the exponential is exp(x - 44.25) exp(44.25), multiplied by a sine or cosine in between.
+// For a real part above 88 the exponential is exp(x - 44.25) exp(44.25), multiplied by a sine or cosine in
+// between.
 #define COMPLEX_WIDE 88.0f
 #define COMPLEX_SHIFT 44.25f
 #define COMPLEX_SHIFT_POWER 1.65017812e19f
@@ -141,7 +142,7 @@ METAL_FUNC float2 root(float2 x) {
   const float less = large ? 0.25f : small ? 0x1p60f : 1.0f;
   const float more = large ? 2.0f : small ? 0x1p-30f : 1.0f;
   const float2 found = root_in_range(float2(x.x * less, x.y * less));
-  // Of an infinite imaginary part both are infinite, of a real one the root's or the other.
+  // For an infinite imaginary part both are infinite, for a real one the root's or the other.
   const bool up = is_infinite(x.y), level = is_infinite(x.x), along = level & !up,
              right = x.x > 0.0f;
   const float flat = x.y != x.y ? x.y : 0.0f, real = right ? INFINITY : flat;
@@ -266,14 +267,14 @@ inline float2 logarithm_of_1_and(float2 x) {
   if (!(metal::abs(far) < 0.5f)) return logarithm(float2(1.0f + x.x, x.y));
   return float2(0.5f * precise_log1p(far), arc_tangent_2(x.y, 1.0f + x.x));
 }
-// Of the smaller exponential, which does not overflow.
+// By the smaller exponential, which does not overflow.
 METAL_FUNC float2 sigmoid(float2 x) {
   const float2 small = exponential(x.x < 0.0f ? x : float2(-x.x, -x.y));
   const float2 below = float2(1.0f + small.x, small.y);
   return over(x.x < 0.0f ? small : float2(1.0f, 0.0f), below);
 }
 METAL_FUNC float2 power(float2 a, float2 b) {
-  // Of nothing as on TensorFlow's CPU.
+  // For zero as on TensorFlow's CPU.
   if (nothing(a)) return b.x > 0.0f ? float2(0.0f) : float2(b.x < 0.0f ? INFINITY : NAN, NAN);
   return exponential(times(b, logarithm(a)));
 }

@@ -7,7 +7,7 @@
 namespace metal_ops {
 namespace {
 
-// Whose result is real.
+// Ops with a real result.
 template <typename Op>
 class ToRealOp {
  public:

@@ -25,7 +25,7 @@ struct Diagonals {
   std::vector<Diagonal> all;
 
   Status Find(const char* op, const Shape& k_given, const std::string& align);
-  // Of the lines of as many matrices as `batch` has.
+  // The shape of the lines of as many matrices as `batch` has.
   Shape LinesShape(Shape batch) const;
   // Copies diagonals of `count` matrices to their lines, or back.
   Status Copy(Encoder& encoder, const char* op, int64_t count, bool to_lines, const Tensor& in,
@@ -103,7 +103,7 @@ class DiagonalAttrs {
   std::string align_ = "LEFT_LEFT";
 };
 
-// What fills the rest, input `i` in host memory; zero without.
+// The value that fills the rest, input `i` in host memory; zero without.
 Status Filling(KernelContext* ctx, const char* op, int i, bool given, uint64_t* bits) {
   bits[0] = bits[1] = 0;
   if (!given) return Status();
@@ -119,7 +119,7 @@ Status Filling(KernelContext* ctx, const char* op, int i, bool given, uint64_t* 
 // But the last `dims` dimensions.
 Shape BatchOf(const Shape& shape, size_t dims) { return Dims(shape, 0, shape.size() - dims); }
 
-// Of the matrices in `in`.
+// The diagonals of the matrices in `in`.
 Status DiagonalsOf(const char* op, const Tensor& in, const Shape& k, const std::string& align,
                    Diagonals* diagonals) {
   if (in.rank() < 2) {

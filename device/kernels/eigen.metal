@@ -13,10 +13,10 @@
 
 using namespace metal;
 
-// What Jacobi's angle is of: a real number with its sign, a complex one's length.
+// The argument of Jacobi's angle: a real number with its sign, a complex one's length.
 inline float length_and_sign(float x) { return x; }
 inline float length_and_sign(float2 x) { return magnitude(x); }
-// What is left of a number then.
+// The remaining phase of a number.
 inline float phase_of(float, float) { return 1.0f; }
 inline float2 phase_of(float2 x, float length) { return x / length; }
 
@@ -151,8 +151,8 @@ INSTANTIATE_KERNEL("symmetric_eigen_float2", symmetric_eigen, float2)
 // (8.3), of which implicit QL steps leave the eigenvalues (8.3, in float as EISPACK's tql2). `scratch`:
 // EIGEN_SCRATCH * rows a matrix.
 
-// Of some columns of `vectors`, rows of `columns` floats, the turns of `sweeps` QL steps of n rows each: of rows i + 1
-// and i, from last[step] - 1 down to first[step]. The row that two turns share stays in registers.
+// Applies to some columns of `vectors`, rows of `columns` floats, the turns of `sweeps` QL steps of n rows each: of
+// rows i + 1 and i, from last[step] - 1 down to first[step]. The row that two turns share stays in registers.
 template <uint kLanes>
 inline void turn_columns(device float* vectors, uint columns, uint n, uint sweeps,
                          thread const uint* first, thread const uint* last,
@@ -198,14 +198,14 @@ inline float length_of(float a, float b) {
   return large * sqrt(1.0f + part * part);
 }
 
-// The diagonal `d` and what is beside it, `e`, both real, of a matrix whose columns are the rows of a [n, n]; these
+// The diagonal `d` and the one beside it, `e`, both real, of a matrix whose columns are the rows of a [n, n]; these
 // become the reflections, `taus` of them.
 template <typename T>
 inline void make_tridiagonal(device T* a, uint n, device float* d, device float* e, device T* taus,
                              device T* w, device T* next) {
   for (uint k = 0; k < n; ++k) {
     device T* const row = a + ulong(k) * n;
-    // What the reflection before leaves: minus v w^H + w v^H. v lies in its row.
+    // The previous reflection's update: minus v w^H + w v^H. v lies in its row.
     device const T* const v = row - n;
     if (k > 0) {
       const T vk = conjugate(v[k]), wk = conjugate(w[k]);
@@ -330,7 +330,7 @@ kernel void symmetric_eigen_ql(device const T* in [[buffer(0)]], device T* value
     }
   }
   if (sweeps != 0) turn_rows((device float*)v, columns, n, sweeps, firsts, lasts, turns);
-  // In ascending order; NaN last. Which comes where is kept in `e`.
+  // In ascending order; NaN last. Their order is kept in `e`.
   device uint* const order = (device uint*)e;
   for (uint i = 0; i < n; ++i) {
     const float value = d[i];

@@ -62,7 +62,7 @@ inline bool IsFloat(DType dtype) {
   return dtype == DType::kFloat || dtype == DType::kHalf || dtype == DType::kBfloat16;
 }
 
-// Whose shaders know rows that are repeated (elementwise.metal.h).
+// Dtypes whose shaders know rows that are repeated (elementwise.metal.h).
 inline bool HasRows(DType dtype) {
   return IsFloat(dtype) || dtype == DType::kInt64 || dtype == DType::kUint64;
 }

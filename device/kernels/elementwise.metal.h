@@ -28,7 +28,7 @@ kernel void binary_rows(device const T* a [[buffer(0)]], device const T* b [[buf
   out[row_index<1>(params, params.operands[2], position)] = Out(Op()(x, y));
 }
 
-// Of three tensors: the first has an element a thread, the others have, or are single values.
+// Three tensors: the first has one element per thread, the others have, or are single values.
 template <typename Formula, typename A, typename T, int StrideB, int StrideC>
 kernel void elementwise_3(device const A* a [[buffer(0)]], device const T* b [[buffer(1)]],
                           device const T* c [[buffer(2)]], device T* out [[buffer(3)]],
@@ -42,8 +42,8 @@ kernel void elementwise_3(device const A* a [[buffer(0)]], device const T* b [[b
           Wide((c + first * StrideC)[i * StrideC])));
 }
 
-// Shaders of what is launched by LaunchBinary (elementwise.h). Rows that repeat take a shader of their
-// own where they are frequent: of floats and of 64-bit integers.
+// Shaders for LaunchBinary (elementwise.h). Rows that repeat take a shader of their own where they are
+// frequent: of floats and of 64-bit integers.
 #define BINARY_FEW(name, op, type)                                        \
   INSTANTIATE_KERNEL(name "_" #type "_11", elementwise_2, op, type, 1, 1) \
   INSTANTIATE_KERNEL(name "_" #type "_10", elementwise_2, op, type, 1, 0) \

@@ -10,7 +10,8 @@
 namespace metal_ops {
 namespace {
 
-// Of whole numbers by zero there is what the device gives, as on TensorFlow's other GPUs: nobody looks at values.
+// Whole numbers divided by zero are whatever the device gives, as on TensorFlow's other GPUs: values are not
+// checked.
 SIGNLESS_OP(BinaryOp, Add, "add",
             {TF_FLOAT, TF_HALF, TF_BFLOAT16, TF_INT8, TF_INT16, TF_INT64, TF_UINT8});
 SIGNLESS_OP(BinaryOp, AddV2, "add", METAL_DEVICE_NUMBERS);
@@ -217,7 +218,7 @@ class AddNOp {
             static const char* const kNames[] = {"a", "b", "c", "d", "e", "f", "g", "h"};
             std::vector<Argument> arguments = {{"out", out}};
             AddNParams params = {};
-            // Later passes add to what is there, so the sum takes the first place.
+            // Later passes add to the result, so the sum takes the first place.
             if (first != 0) arguments.push_back({kNames[params.inputs++], out});
             while (params.inputs < ADD_N_INPUTS && first < inputs.size()) {
               arguments.push_back({kNames[params.inputs++], inputs[first++]});

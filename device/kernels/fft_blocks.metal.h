@@ -157,7 +157,7 @@ inline void pairs_of_halves(device const float* in, device float* out, device co
     const float2 root = roots[k];
     for (uint l = 0; l < FFT_LANES; ++l) {
       const float er = 0.5f * (value[l] + mirrored[l]), dr = 0.5f * (value[l] - mirrored[l]);
-      // What has no counterpart is real.
+      // Elements without a counterpart are real.
       const float vi = k == 0 ? 0.0f : value[FFT_LANES + l];
       const float mi = k == 0 ? 0.0f : mirrored[FFT_LANES + l];
       const float ei = 0.5f * (vi - mi), di = 0.5f * (vi + mi);

@@ -29,7 +29,7 @@ constexpr uint32_t kRows = 16;
 // Threads that have blocks of series: enough for the cores of a processor.
 constexpr int64_t kBlockThreads = 16;
 
-// The last `dims` dimensions of `shape` behind ones, and what is before them as one.
+// The last `dims` dimensions of `shape` after ones, and the product of those before them.
 struct Sizes {
   int64_t batch = 1;
   int64_t size[3] = {1, 1, 1};
@@ -113,7 +113,8 @@ struct Fft {
     });
   }
 
-  // Whether blocks have room for what turns pairs of reals into half of the reals' transform, or back.
+  // Whether blocks have room for the factors that turn pairs of reals into half of the reals'
+  // transform, or back.
   static bool PairsInBlocks(const Sizes& pairs) {
     const std::vector<uint32_t> radices = Radices(pairs.size[2]);
     return !radices.empty() &&
@@ -234,7 +235,7 @@ Sizes Pairs(Sizes s) {
   s.size[2] /= 2;
   return s;
 }
-// How many neighbours a thread makes of what pairs have become: side by side where threads run after each other.
+// The neighbours that a thread makes of transformed pairs: side by side where threads run after each other.
 uint32_t RunOfReals() { return ThreadgroupsRunAtOnce() ? 1 : 64; }
 Grid RunGrid(const Sizes& made) {
   const int64_t run = RunOfReals();
@@ -285,7 +286,7 @@ Status CheckRank(const char* op, const Tensor& in, int dims) {
                          " but got: ", ToString(in.shape()));
 }
 
-// What an op is: over how many dimensions, and which way.
+// An op's number of dimensions, and its direction.
 template <typename Op>
 class FftOp {
  public:
@@ -324,7 +325,7 @@ FFT_OP(IFFT, 1, true);
 FFT_OP(IFFT2D, 2, true);
 FFT_OP(IFFT3D, 3, true);
 
-// Of real numbers: half of the last dimension of what is complex is kept.
+// For real numbers: half of the last dimension of the complex side is kept.
 template <typename Op>
 class RealFftOp {
  public:

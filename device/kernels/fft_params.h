@@ -25,7 +25,8 @@ static_assert(sizeof(FftStage) == 20, "host and shader must agree");
 #define FFT_BLOCK_LENGTH 4096
 #define FFT_BLOCK_PASSES 8
 
-// Of [outer, length, inner] the lanes are inner, or outer where inner is 1, in `across` blocks of FFT_LANES.
+// For [outer, length, inner] the lanes are inner, or outer where inner is 1, in `across` blocks of
+// FFT_LANES.
 struct FftBlocks {
   uint64_t blocks, across, lanes;
   uint64_t outer_step, lane_step,
@@ -46,7 +47,7 @@ struct ChirpParams {
 };
 static_assert(sizeof(ChirpParams) == 16, "host and shader must agree");
 
-// What is read of in[..., 0], in[..., 1], in[..., 2], as far as it goes, into out.
+// The part of in[..., 0], in[..., 1], in[..., 2], as far as it goes, that is read into out.
 struct FftCopy {
   uint32_t in[3], out[3];
 };

@@ -108,7 +108,7 @@ BINARY_FLOATS("floor_mod", FloorMod)
     float operator()(float first, float second) const { return expression; } \
   };                                                                         \
   SLOPE(name, Name)
-// Of no gradient none, as on TensorFlow's CPU, where y is 0 or infinite.
+// A zero gradient stays zero, as on TensorFlow's CPU, where y is 0 or infinite.
 GRADIENT("sqrt_grad", SqrtGrad, y, gradient, gradient == 0.0f ? 0.0f : gradient / (y + y))
 GRADIENT("reciprocal_grad", ReciprocalGrad, y, gradient,
          gradient == 0.0f ? 0.0f : -gradient * y * y)

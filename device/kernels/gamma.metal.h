@@ -269,7 +269,7 @@ inline float scaled_zeta(float x, float q) {
     a += 1.0f;
     if (i > 0 && power < SPECIAL_EPSILON * sum) return sum / q;
   }
-  // What is left from a on: its integral, and the series of its derivatives.
+  // The tail from a on: its integral, and the series of its derivatives.
   power = metal::pow(a / q, -x);
   sum += 0.5f * power;
   const float numbers[8] = {12.0f,       -720.0f,       30240.0f,       -1209600.0f,

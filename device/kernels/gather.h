@@ -1,4 +1,4 @@
-// Which shader copies rows, for the ops that do so by their numbers.
+// The choice of the shader that copies rows, for the ops that do so by their indices.
 
 #ifndef METAL_OPS_DEVICE_KERNELS_GATHER_H_
 #define METAL_OPS_DEVICE_KERNELS_GATHER_H_

@@ -1,4 +1,4 @@
-// GatherV2 and Where: rows by their numbers, and the numbers of what is true.
+// GatherV2 and Where: rows by their indices, and the indices of true elements.
 
 #include <metal_stdlib>
 
@@ -38,7 +38,7 @@ kernel void gather(device const T* params_ [[buffer(0)]], device const I* indice
       inside ? params_[((batch * p.outer + outer) * p.rows + ulong(at)) * p.inner + inner] : T(0);
 }
 
-// Grid: blocks of kBlock elements of a row, indices, batches and what is outside the axis.
+// Grid: blocks of kBlock elements of a row, indices, batches times dimensions outside the axis.
 template <typename T, typename I, uint kBlock>
 kernel void gather_rows(device const T* params_ [[buffer(0)]],
                         device const I* indices [[buffer(1)]], device T* out [[buffer(2)]],

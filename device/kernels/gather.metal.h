@@ -5,7 +5,8 @@
 
 #include "device/kernels/gather_params.h"
 
-// All are read before any is written: compilers then need not know that the two do not overlap.
+// All are read before any is written: compilers then do not need to know that the two do not
+// overlap.
 template <uint kCount, typename T>
 inline void copy_block(device const T* from, device T* to) {
   T block[kCount];

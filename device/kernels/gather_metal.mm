@@ -143,7 +143,7 @@ class WhereOp {
   void Compute(KernelContext* ctx) { OP_REQUIRES_OK(ctx, Run(ctx)); }
 
  private:
-  // Which numbers are not 0.
+  // The numbers that are not 0.
   static Status Differs(KernelContext* ctx, const Tensor& x, Tensor* differs) {
     const uint64_t zero = 0;
     RETURN_IF_ERROR(ctx->AllocateTemp(TF_BOOL, x.shape(), differs));

@@ -1,4 +1,4 @@
-// What the host tells the shaders of gather.metal.
+// Arguments of the shaders of gather.metal.
 
 #ifndef METAL_OPS_DEVICE_KERNELS_GATHER_PARAMS_H_
 #define METAL_OPS_DEVICE_KERNELS_GATHER_PARAMS_H_

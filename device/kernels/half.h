@@ -28,7 +28,7 @@ inline float FromBfloat(uint16_t bits) {
   return value;
 }
 
-// What x is in a float type: the nearest of its numbers, the even one of two.
+// x rounded to a float type: the nearest of its numbers, the even one of two.
 inline float RoundTo(DType type, float x) {
   if (type == DType::kFloat || x == 0 || !std::isfinite(x)) return x;
   const bool half = type == DType::kHalf;

@@ -14,7 +14,7 @@
 
 namespace metal_ops {
 
-// Of a kernel that is registered for int32 in host memory, as each that asks is.
+// For a kernel that is registered for int32 in host memory, as each caller is.
 inline bool IsInHostMemory(const Tensor& tensor) { return tensor.dtype() == TF_INT32; }
 
 // visit(i, j) for every element of a loop over `shape`: where the walks are.
@@ -38,7 +38,7 @@ void ForEachElement(const Shape& shape, const Walk& from, const Walk& to, const 
   }
 }
 
-// What moves elements by shaders, and what does in host memory.
+// Ops that move elements by shaders, and those that do so in host memory.
 class ShaderCopies {
  public:
   ShaderCopies(Encoder* encoder, const char* op) : encoder_(*encoder), op_(op) {}

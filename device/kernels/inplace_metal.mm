@@ -35,7 +35,7 @@ class ParallelConcatStartOp {
   Shape shape_;
 };
 
-// A row of what Start allocated, which all updates of a stack have as their output.
+// A row of the tensor that Start allocated, which all updates of a stack have as their output.
 class ParallelConcatUpdateOp {
  public:
   static constexpr char kOp[] = "_ParallelConcatUpdate";
@@ -152,7 +152,7 @@ REGISTER_METAL_KERNEL(InplaceOp<InplaceSub>, .Types("T", NUMBERS).HostMemory("i"
 
 // ---- copies -------------------------------------------------------------------------------------
 
-// A copy against such ops; Snapshot's input is not copied where nobody else has it.
+// A copy against such ops; Snapshot's input is not copied where nothing else has it.
 template <typename Op>
 class CopyOp {
  public:

@@ -1,5 +1,5 @@
-// Elementwise operators of integers and bools. What does not depend on the sign has the shaders of the
-// unsigned types alone.
+// Elementwise operators of integers and bools. Ops that do not depend on the sign have the shaders of
+// the unsigned types alone.
 
 #include "device/kernels/elementwise.metal.h"
 
@@ -160,7 +160,7 @@ INTEGER_FUNCTION(Sign, x > 0 ? 1 : x < 0 ? -1 : 0)
 INTEGER_FUNCTION(Same, x)
 INTEGER_FUNCTION(Relu, x < 0 ? T(0) : x)
 INTEGER_FUNCTION(Relu6, x < 0 ? T(0) : x > 6 ? T(6) : x)
-// Rounded down; of what has overflowed to less than 0 what a processor makes of NaN.
+// Rounded down; for values that have overflowed to less than 0, a processor's conversion of NaN.
 struct Root {
   template <typename T>
   T operator()(T x) const {

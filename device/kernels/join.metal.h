@@ -1,11 +1,11 @@
-// What reductions and cumulative sums join elements with.
+// The functions by which reductions and cumulative sums join elements.
 
 #ifndef METAL_OPS_DEVICE_KERNELS_JOIN_METAL_H_
 #define METAL_OPS_DEVICE_KERNELS_JOIN_METAL_H_
 
 #include "device/kernels/complex.metal.h"
 
-// What is done to an element first, what joins two, and what changes nothing.
+// The function for each element first, the one that joins two, and the neutral element.
 struct Plain {
   template <typename T>
   static T of(T x) {

@@ -1,4 +1,4 @@
-// What the ops that only move elements share.
+// Shared by the ops that only move elements.
 
 #ifndef METAL_OPS_DEVICE_KERNELS_LAYOUT_H_
 #define METAL_OPS_DEVICE_KERNELS_LAYOUT_H_

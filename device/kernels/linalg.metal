@@ -62,9 +62,9 @@ inline uint solve_many(device const float2*, uint, device float2*, device float2
 }
 #endif
 
-// Of matrices [rows, rows] and right hand sides [rows, columns], which `batches` pairs. A thread has a block of
-// columns, which lie together in `works`: rows far apart by a power of two would push each other out of a
-// cache. Grid: blocks of columns, batches.
+// Solves for matrices [rows, rows] and right hand sides [rows, columns], which `batches` pairs. A thread has a
+// block of columns, which lie together in `works`: rows far apart by a power of two would push each other out
+// of a cache. Grid: blocks of columns, batches.
 template <typename T>
 kernel void triangular_solve(device const T* matrices [[buffer(0)]],
                              device const T* sides [[buffer(1)]], device T* out [[buffer(2)]],
@@ -96,7 +96,7 @@ kernel void triangular_solve(device const T* matrices [[buffer(0)]],
     T now[LINALG_BLOCK];
     for (uint k = 0; k < LINALG_BLOCK; ++k) now[k] = mine[k];
     if (p.adjoint == 0) {
-      // What the rows before leave of this one.
+      // The rest of this one after the rows before.
       const uint from = downwards ? 0 : i + 1, end = downwards ? i : n;
       T second[LINALG_BLOCK];  // sums that do not wait for each other
       for (uint k = 0; k < LINALG_BLOCK; ++k) second[k] = T(0);
@@ -119,7 +119,7 @@ kernel void triangular_solve(device const T* matrices [[buffer(0)]],
       if (k < width) to[ulong(i) * columns + k] = now[k];
     }
     if (p.adjoint != 0) {
-      // A row is a column of what is solved: it is taken from all rows that are left.
+      // A row is a column of the solution: it is taken from all remaining rows.
       const uint from = downwards ? i + 1 : 0, end = downwards ? n : i;
       for (uint j = from; j < end; ++j) {
         const T factor = conjugate(row[j]);
@@ -165,7 +165,7 @@ inline void solve_row(device T* row, device const T* panel, ulong apart, uint co
 }
 
 // The lower triangle alone is read. NaN where a matrix is not positive definite. LINALG_PANEL columns are made at a
-// time, for which a row of what is made before them is read once. Grid: LINALG_THREADS a matrix.
+// time, for which a row of the finished ones is read once. Grid: LINALG_THREADS a matrix.
 template <typename T>
 kernel void cholesky(device const T* in [[buffer(0)]], device T* out [[buffer(1)]],
                      constant LinalgParams& p [[buffer(2)]],
@@ -177,7 +177,7 @@ kernel void cholesky(device const T* in [[buffer(0)]], device T* out [[buffer(1)
   for (uint first = 0; first < n; first += LINALG_PANEL) {
     const uint width = min(uint(LINALG_PANEL), n - first);
     device T* const panel = l + ulong(first) * n;
-    // What the columns before leave of these.
+    // The rest of these after the columns before.
     for (uint i = lane; i < n; i += LINALG_THREADS) {
       device T* const row = l + ulong(i) * n;
       T sums[LINALG_PANEL];
@@ -336,7 +336,7 @@ kernel void qr(device const T* in [[buffer(0)]], device T* q [[buffer(1)]],
       if (lane == 0) {
         float beta;
         const Work tau = make_reflection(column, length, beta);
-        // What is left of the column goes where R is written from; v[0] is known.
+        // The rest of the column goes where R is written from; v[0] is known.
         column[0] = from_parts<Work>(beta);
         scale[k] = tau;
       }

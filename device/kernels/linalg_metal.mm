@@ -1,5 +1,5 @@
-// MatrixTriangularSolve, Cholesky, Lu, Qr, SelfAdjointEigV2. Nobody looks at values: what is divided by zero
-// is infinite or NaN, and so is the root of a matrix that is not positive definite.
+// MatrixTriangularSolve, Cholesky, Lu, Qr, SelfAdjointEigV2. Values are not checked: division by zero gives
+// infinity or NaN, and so does the root of a matrix that is not positive definite.
 
 #include <algorithm>
 #include <array>
@@ -15,7 +15,7 @@
 namespace metal_ops {
 namespace {
 
-// [..., rows, columns]; how many there are, and what is before the two.
+// [..., rows, columns]; the number of matrices, and the dimensions before the two.
 struct Matrices {
   Shape batch;
   int64_t count, rows, columns;
@@ -92,7 +92,7 @@ class TriangularSolveOp {
     RETURN_IF_ERROR(BroadcastShape(kOp, matrices.batch, sides.batch, &batch));
     RETURN_IF_ERROR(ctx->AllocateOutput(0, With(batch, sides.rows, sides.columns), &out));
     if (out.num_elements() == 0) return Status();
-    // Which matrix and which sides each result is of.
+    // The matrix and the sides of each result.
     std::vector<std::array<uint64_t, 2>> pairs(static_cast<size_t>(NumElements(batch)));
     const Walk walks[2] = {Broadcast(matrices.batch, batch), Broadcast(sides.batch, batch)};
     for (size_t i = 0; i < pairs.size(); ++i) {

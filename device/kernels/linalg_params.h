@@ -1,4 +1,4 @@
-// What the host tells the shaders of linalg.metal.
+// Arguments of the shaders of linalg.metal.
 
 #ifndef METAL_OPS_DEVICE_KERNELS_LINALG_PARAMS_H_
 #define METAL_OPS_DEVICE_KERNELS_LINALG_PARAMS_H_
@@ -13,8 +13,8 @@
 #define LINALG_BLOCK 16    // right hand sides that a thread solves side by side
 #define LINALG_PANEL 8     // columns of a decomposition that are made before others see them
 
-// Steps of the QL algorithm whose turns are kept before the vectors are turned, and pairs of floats a row that these and
-// what else is known of a matrix take.
+// Steps of the QL algorithm whose turns are kept before the vectors are turned, and pairs of floats per row that these
+// and the rest of a matrix' scratch memory take.
 #define EIGEN_SWEEPS 16
 #define EIGEN_SCRATCH (EIGEN_SWEEPS + 4)
 

@@ -14,7 +14,7 @@ using namespace metal;
 
 inline float sign_of(float x) { return x > 0.0f ? 1.0f : x < 0.0f ? -1.0f : x; }  // NaN stays
 
-// What makes |w| `by` smaller, to 0 at most, and divides it.
+// Makes |w| smaller by `by`, to 0 at most, and divides it.
 inline float shrink(float w, float by, float divisor) {
   const float size = fabs(w) - by;
   return by > 0.0f ? sign_of(w) * (size < 0.0f ? 0.0f : size) / divisor : w / divisor;
@@ -179,7 +179,7 @@ kernel void sparse_momentum(device T* var [[buffer(0)]], device T* accum [[buffe
   }
 }
 
-// The rate is in what is summed.
+// The rate is part of the sum.
 template <typename T, bool Nesterov, typename Wide>
 inline void keras_momentum_step(device T& var, device T& accum, Wide g, Wide lr, Wide momentum) {
   const Wide step = times(lr, g);
@@ -507,8 +507,9 @@ kernel void sparse_adagrad_da(
   }
 }
 
-// Of `elements` neighbours. `Scaled`: what is summed is multiplied by the rate, so that the rate may be 0. The usual
-// power is a root without a call, asked for once: several elements run at a time.
+// A step of `elements` neighbours. `Scaled`: the sum is multiplied by the rate, so that the rate may be 0. `Scaled`:
+// what is summed is multiplied by the rate, so that the rate may be 0. The usual power is a root without a call,
+// asked for once: several elements run at a time.
 template <typename T, bool Scaled, bool Root>
 inline void ftrl_steps(device T* var, device T* accum, device T* linear, device const T* grad,
                        ulong elements, float lr, float l1, float l2, float l2_shrinkage,

@@ -16,8 +16,8 @@
 namespace metal_ops {
 namespace {
 
-// What the inputs are, by their letter: a variable and its slots, one number, a count of steps, the gradient, and
-// which rows it is of.
+// The inputs by their letter: a variable and its slots, one number, a count of steps, the gradient, and the
+// indices of its rows.
 constexpr char kVariable = 'v', kScalar = 's', kCount = 'n', kGradient = 'g', kIndices = 'i';
 
 // All inputs of an op in their order, as "vsg" says; the shader has arguments of these names.
@@ -51,7 +51,7 @@ class OptimizerOp {
     if (!kResource) ForwardRef(ctx, 0, 0);
   }
 
-  // Of a sparse step, those for indices of that dtype.
+  // The kernels of a sparse step for indices of that dtype.
   static KernelOptions Options(TF_DataType indices = TF_INT64) {
     KernelOptions options;
     options.type_attr = "T";
@@ -68,11 +68,12 @@ class OptimizerOp {
   static constexpr bool kResource = std::string_view(Op::kOp).substr(0, 8) == "Resource";
   static constexpr size_t kIndex = std::string_view(Op::kKinds).find(kIndices);
   static constexpr bool kSparse = kIndex != std::string_view::npos;
-  // Of which there are steps of complex weights. Others square gradients, where a complex one's size would be meant.
+  // Optimizers that have steps of complex weights. Others square gradients, where a complex one's size would be
+  // meant.
   static constexpr bool kLinear =
       std::string_view(Op::kShader) == "gradient_descent" ||
       std::string_view(Op::kShader).find("momentum") != std::string_view::npos;
-  // Whose threads have several elements where these run after each other.
+  // Optimizers whose threads have several elements where these run after each other.
   static constexpr bool kParts = !kSparse && std::string_view(Op::kShader).substr(0, 4) == "ftrl";
   static constexpr uint32_t kPart = 1024;
 

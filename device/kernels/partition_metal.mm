@@ -120,7 +120,7 @@ REGISTER_METAL_KERNEL(DynamicPartitionOp, .Types("T", METAL_DEVICE_ALL_TYPES));
 
 // ---- DynamicStitch ------------------------------------------------------------------------------
 
-// Of indices that are there twice the last counts; rows that none names are zero.
+// For repeated indices the last counts; rows that no index names are zero.
 template <typename Op>
 class DynamicStitchOp {
  public:
@@ -197,8 +197,8 @@ class DynamicStitchOp {
     });
   }
 };
-// Of what is named twice the parallel one may take any: the same. TensorFlow's own for any device
-// has all of it copied to the host.
+// For repeated indices the parallel one may take any: the same. TensorFlow's own for any device has
+// all of it copied to the host.
 #define STITCH(op)                           \
   struct op {                                \
     static constexpr char kOp[] = #op;       \

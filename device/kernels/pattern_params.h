@@ -1,4 +1,4 @@
-// What the host tells the shaders of pattern.metal.
+// Arguments of the shaders of pattern.metal.
 
 #ifndef METAL_OPS_DEVICE_KERNELS_PATTERN_PARAMS_H_
 #define METAL_OPS_DEVICE_KERNELS_PATTERN_PARAMS_H_
@@ -15,7 +15,7 @@ struct ScanParams {
   uint32_t exclusive, reverse;
 };
 
-// Of a matrix `lower` diagonals below the main one are kept and `upper` above; all where that is
+// In a matrix `lower` diagonals below the main one are kept and `upper` above; all where that is
 // negative.
 struct BandParams {
   int64_t lower, upper;

@@ -12,7 +12,7 @@
 namespace metal_ops {
 namespace {
 
-// Where a tensor has to begin, for whoever calculates with it: as TensorFlow has its own.
+// The alignment of a tensor for those who calculate with it: TensorFlow's own.
 constexpr int64_t kAlignment = 64;
 
 // Whether a walk takes elements as they follow each other.

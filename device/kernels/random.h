@@ -18,7 +18,7 @@ namespace metal_ops {
 
 using tensorflow::random::PhiloxRandom;
 
-// Of TensorFlow's Algorithm: Philox, and the device's choice, which is Philox, too.
+// TensorFlow's Algorithm: Philox, and the device's choice, which is Philox, too.
 inline constexpr int32_t kPhilox = 1, kAutoSelect = 3;
 
 inline Status CheckAlgorithm(const char* op, int32_t algorithm) {
@@ -161,7 +161,7 @@ inline Status CheckState(const char* op, const Tensor& algorithm, const Tensor& 
                          "of int64; got ", ToString(state.dtype()), " ", ToString(state.shape()));
 }
 
-// The generator in the variable that is input 0. The host waits for what it was.
+// The generator in the variable that is input 0. The host waits for its old state.
 class FromVariable {
  public:
   static constexpr int kShape = 2, kInputs = 3;

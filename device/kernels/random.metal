@@ -36,8 +36,8 @@ inline uint4 random_group(constant RandomParams& p, ulong group) {
   return philox(counter, uint2(p.key[0], p.key[1]));
 }
 
-// The numbers of a group, as far as there are so many. Threads meet first: a processor makes a loop of what
-// comes before, which has no branches and becomes vector code.
+// The numbers of a group, as far as there are so many. Threads first meet at a barrier: a processor makes a
+// loop of the code before it, which has no branches and becomes vector code.
 template <typename T, int N>
 inline void store_group(device T* out, ulong total, uint group, const thread T (&numbers)[N]) {
   simdgroup_barrier(mem_flags::mem_none);
@@ -45,7 +45,7 @@ inline void store_group(device T* out, ulong total, uint group, const thread T (
   for (int i = 0; i < N && first + i < total; ++i) out[first + i] = numbers[i];
 }
 
-// What the numbers are of, where the device alone knows key and counter. One thread.
+// The parameters of the numbers, where the device alone knows key and counter. One thread.
 kernel void random_params(device RandomParams* out [[buffer(0)]],
                           constant RandomParams& p [[buffer(1)]],
                           device const uint* key [[buffer(2)]],
@@ -151,7 +151,7 @@ kernel void random_uniform_int(device int* out [[buffer(0)]],
   }
 }
 
-// Two numbers an element: a group of two.
+// Two numbers per element: a group of two.
 kernel void random_uniform_long(device long* out [[buffer(0)]],
                                 constant RandomParams& p [[buffer(1)]],
                                 uint group [[thread_position_in_grid]]) {
@@ -178,8 +178,8 @@ kernel void random_skip(device ulong* state [[buffer(0)]], device ulong* before 
 
 // ---- classes by their logits --------------------------------------------------------------------
 
-// What classes up to each have of a row's probability; not divided by it all. Logits that are no number
-// or infinite have none. Grid: rows.
+// A row's probabilities summed over the classes up to each; not divided by the total. Logits that are
+// no number or infinite have none. Grid: rows.
 template <typename T>
 kernel void multinomial_sums(device const T* logits [[buffer(0)]], device float* sums [[buffer(1)]],
                              constant uint& classes [[buffer(2)]],
@@ -191,7 +191,7 @@ kernel void multinomial_sums(device const T* logits [[buffer(0)]], device float*
     const float x = float(from[i]);
     if (isfinite(x)) largest = max(largest, x);
   }
-  // What adding rounds away is put back.
+  // The rounding error of the addition is put back.
   float sum = 0.0f, lost = 0.0f;
   for (uint i = 0; i < classes; ++i) {
     const float x = float(from[i]);

@@ -1,4 +1,4 @@
-// What the host tells the shaders of random.metal.
+// Arguments of the shaders of random.metal.
 
 #ifndef METAL_OPS_DEVICE_KERNELS_RANDOM_PARAMS_H_
 #define METAL_OPS_DEVICE_KERNELS_RANDOM_PARAMS_H_

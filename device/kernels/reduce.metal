@@ -1,5 +1,5 @@
 // Sums, means, products, largest and smallest elements, all and any. Every thread takes REDUCE_CHUNK
-// elements at most and the passes are repeated on what they leave, so the rounding error grows with the
+// elements at most and the passes are repeated on their results, so the rounding error grows with the
 // number of passes and not with the number of elements.
 
 #include "device/kernels/arg_params.h"
@@ -191,7 +191,8 @@ kernel void reduce(device const T* in [[buffer(0)]], device Out* out [[buffer(1)
 }
 
 // The first pass over rows of which every column is an output: grid of blocks of columns, chunks of
-// rows, and what is kept besides. Elements are joined in the order in which `reduce` joins them.
+// rows, and the other kept dimensions. Elements are joined in the order in which `reduce` joins
+// them.
 template <typename Op, typename T, typename Total, typename Out>
 kernel void reduce_columns(device const T* in [[buffer(0)]], device Out* out [[buffer(1)]],
                            constant ReduceParams& params [[buffer(2)]],
@@ -253,7 +254,7 @@ kernel void reduce_columns(device const T* in [[buffer(0)]], device Out* out [[b
 REDUCE_FLOATS("sum", Sum)
 REDUCE_SIGNLESS("sum", Sum)
 REDUCE("sum", Sum, float2, float2, float2)  // complex
-// Of means: whole numbers are added up in 64 bits, those with a sign, too.
+// Means of integers are added up in 64 bits, those with a sign, too.
 REDUCE("sum", Sum, char, ulong, ulong)
 REDUCE("sum", Sum, short, ulong, ulong)
 REDUCE("sum", Sum, int, ulong, ulong)
@@ -306,8 +307,8 @@ kernel void arg_reduce(device const T* in [[buffer(0)]], device Index* out [[buf
   out[ulong(position.y) * inner + position.x] = Index(place);
 }
 
-// Where the rows' elements are neighbours: every lane has the best of its own, the first of all to begin with, from
-// which only what is better leads away. Of 2^32 - 1 elements at most. Grid: rows.
+// Where the rows' elements are neighbours: every lane has the best of its own, beginning with the first of all,
+// which only a better one replaces. For 2^32 - 1 elements at most. Grid: rows.
 template <typename T, typename Index, bool kLargest>
 kernel void arg_rows(device const T* in [[buffer(0)]], device Index* out [[buffer(1)]],
                      constant ulong& count [[buffer(2)]], uint row [[thread_position_in_grid]]) {
@@ -349,7 +350,8 @@ kernel void arg_rows(device const T* in [[buffer(0)]], device Index* out [[buffe
   out[row] = Index(at);
 }
 
-// ARG_LANES columns side by side. Of 2^32 - 1 elements at most. Grid: inner in parts of ARG_LANES, outer.
+// ARG_LANES columns side by side. For 2^32 - 1 elements at most. Grid: inner in parts of ARG_LANES,
+// outer.
 template <typename T, typename Index, bool kLargest>
 kernel void arg_columns(device const T* in [[buffer(0)]], device Index* out [[buffer(1)]],
                         constant ulong& count [[buffer(2)]], constant ulong& inner [[buffer(3)]],

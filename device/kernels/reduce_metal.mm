@@ -52,10 +52,10 @@ Status Store(const char* op, const std::vector<Dim>& dims, uint32_t* sizes, int6
   return Status();
 }
 
-// What is done with the joined elements.
+// The last function of the joined elements.
 enum class Finish { kNothing, kMean, kHalf, kRoot };
 
-// What elements are read as, added up in, and written as.
+// The types that elements are read as, added up in, and written as.
 struct Types {
   DType from, total, to;
 };
@@ -182,7 +182,7 @@ Status WholeNorm(KernelContext* ctx, const char* op, const Tensor& input,
   });
 }
 
-// Of complex numbers it is their magnitudes', and real.
+// The norm of complex numbers is that of their magnitudes, and real.
 Status ComplexNorm(KernelContext* ctx, const char* op, const Tensor& input,
                    const std::vector<bool>& reduced, const Tensor& out) {
   Tensor magnitudes, norms;

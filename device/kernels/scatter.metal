@@ -55,7 +55,7 @@ struct Min {
   }
 };
 
-// Of bools, whose sum is true if one of them is.
+// For bools, whose sum is true if one of them is.
 struct Or {
   template <typename T>
   T operator()(T old, T value) const {
@@ -68,7 +68,7 @@ struct Differ {
     return T(old ^ value);
   }
 };
-// Of complex numbers.
+// For complex numbers.
 struct Times {
   float2 operator()(float2 old, float2 value) const { return times(old, value); }
 };
@@ -106,7 +106,7 @@ kernel void scatter(device const I* indices [[buffer(0)]], device const T* updat
   }
 }
 
-// Grid: Flat, the elements of the result. Of indices outside there are zeros.
+// Grid: Flat, the elements of the result. For indices outside there are zeros.
 template <typename T, typename I>
 kernel void gather_nd(device const T* in [[buffer(0)]], device const I* indices [[buffer(1)]],
                       device T* out [[buffer(2)]], constant ScatterParams& p [[buffer(3)]],

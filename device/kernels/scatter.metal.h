@@ -1,4 +1,4 @@
-// Which elements of a tensor a thread changes for an index.
+// The elements of a tensor that a thread changes for an index.
 
 #ifndef METAL_OPS_DEVICE_KERNELS_SCATTER_METAL_H_
 #define METAL_OPS_DEVICE_KERNELS_SCATTER_METAL_H_
@@ -28,7 +28,7 @@ struct ScatterPart {
   ulong at, from, elements;
 };
 
-// What index `i` changes of that which the thread has: none, if the row is another's or outside. Grid: parts of a
+// The part of index `i` that the thread changes: none, if the row is another's or outside. Grid: parts of a
 // slice's elements, ranges of rows.
 template <typename I>
 inline ScatterPart scatter_part(constant ScatterParams& p, device const I* indices, ulong i,

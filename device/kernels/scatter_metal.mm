@@ -103,7 +103,7 @@ Status EncodeScatter(Encoder& encoder, const char* op, const char* change, bool 
 
 namespace {
 
-// Of as many slices as indices [..., depth] name of a tensor of `shape`.
+// Checks for as many slices as indices [..., depth] name of a tensor of `shape`.
 Status CheckNd(const char* op, const Shape& shape, const Tensor& indices, const Tensor& updates,
                const ScatterParams& p, const Shape& slices) {
   if (updates.shape() != slices) {
@@ -346,7 +346,7 @@ RESOURCE(ResourceScatterNdAdd, "add", true, true, "T", WITH_BOOL);
 RESOURCE(ResourceScatterNdSub, "sub", true, true, "T", WITH_BOOL);
 RESOURCE(ResourceScatterNdMax, "max", false, true, "T", SUMMED_TYPES);
 RESOURCE(ResourceScatterNdMin, "min", false, true, "T", SUMMED_TYPES);
-// Of TensorFlow 1's graphs.
+// For TensorFlow 1's graphs.
 #define REF(op, change, signless, nd, ...)         \
   VARIABLE_CHANGE(op, change, signless, nd, true); \
   INDEXED(ResourceScatterOp<op>, "T", , __VA_ARGS__)

@@ -1,4 +1,4 @@
-// What the host tells the shaders of scatter.metal.
+// Arguments of the shaders of scatter.metal.
 
 #ifndef METAL_OPS_DEVICE_KERNELS_SCATTER_PARAMS_H_
 #define METAL_OPS_DEVICE_KERNELS_SCATTER_PARAMS_H_

@@ -54,8 +54,8 @@ kernel void histogram_bin(device const T* boundaries [[buffer(0)]],
   out[i] = value != value ? -1 : bin;
 }
 
-// The same where the guess is known to be less than half a bin off: the nearest boundary decides. Of 2 bins or more, and
-// 2^22 at most.
+// The same where the guess is known to be less than half a bin off: the nearest boundary decides. For 2 bins or more,
+// and 2^22 at most.
 template <typename T>
 kernel void histogram_near(device const T* boundaries [[buffer(0)]],
                            device const T* in [[buffer(1)]], device int* out [[buffer(2)]],

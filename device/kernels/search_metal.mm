@@ -133,7 +133,7 @@ Status EncodeCount(KernelContext* ctx, Encoder& encoder, const Tensor& indices,
                         {{"bins", bins}, {"out", Value(out).Untyped()}, {"p", p}});
 }
 
-// Of int32 or int64, in host memory.
+// A size of int32 or int64, in host memory.
 Status CountSize(const char* op, const Tensor& tensor, int64_t* size) {
   Shape sizes;
   if (tensor.num_elements() != 1) {

@@ -16,7 +16,8 @@ inline T times(T a, T b) {
   return T(a * b);
 }
 
-// What a segment of no rows is, how rows are joined, and what their number makes of it.
+// The value of a segment without rows, the function that joins rows, and the one that takes their
+// number.
 struct Sum {
   template <typename T>
   static T none() {
@@ -126,7 +127,7 @@ kernel void segment(device const T* data [[buffer(0)]], device const ulong* begi
 }
 
 inline float scaled(float sum, float scale) { return sum * scale; }
-// Of whole numbers there are sums alone.
+// Integers have sums alone.
 template <typename T>
 inline T scaled(T sum, float) {
   return sum;

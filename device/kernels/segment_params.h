@@ -1,4 +1,4 @@
-// What the host tells the shaders of segment.metal and sequence.metal.
+// Arguments of the shaders of segment.metal and sequence.metal.
 
 #ifndef METAL_OPS_DEVICE_KERNELS_SEGMENT_PARAMS_H_
 #define METAL_OPS_DEVICE_KERNELS_SEGMENT_PARAMS_H_

@@ -1,4 +1,4 @@
-// Of three tensors: Select by a condition, whatever the dtype, and ClipByValue.
+// Ops of three tensors: Select by a condition, whatever the dtype, and ClipByValue.
 
 #include "device/kernels/elementwise.metal.h"
 

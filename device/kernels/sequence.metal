@@ -1,5 +1,5 @@
-// Rows moved by what other tensors say, and small things: partitions, stitches, reversed sequences, folded
-// edges, checks for NaN, cross products, coordinates.
+// Rows moved as other tensors say, and small ops: partitions, stitches, reversed sequences, folded edges,
+// checks for NaN, cross products, coordinates.
 
 #include <metal_stdlib>
 
@@ -103,8 +103,9 @@ MOVE("4", uint)
 MOVE("8", ulong)
 MOVE("16", ulong2)
 
-// The gradient of a mirrored edge: added to what it mirrors, along one dimension. Grid: inner, rows, outer; or rows,
-// outer where inner is 1 (Long). All rows, or the first `before` and the last `after` that mirror something.
+// The gradient of a mirrored edge: added to the elements it mirrors, along one dimension. Grid: inner, rows, outer;
+// or rows, outer where inner is 1 (Long). All rows, or the first `before` and the last `after` that mirror
+// something.
 template <typename T, bool Long>
 kernel void fold_edges(device const T* in [[buffer(0)]], device T* out [[buffer(1)]],
                        constant FoldParams& p [[buffer(2)]],

@@ -225,8 +225,8 @@ kernel void sort_take(device const T* in [[buffer(0)]], device const uint* order
   indices[to] = I(from);
 }
 
-// Whether fewer than k of a row are more than the target. Of a row with infinities nobody knows.
-// Grid: rows.
+// Whether fewer than k of a row are more than the target. For a row with infinities this is
+// unknown. Grid: rows.
 template <typename I>
 kernel void in_top_k(device const float* predictions [[buffer(0)]],
                      device const I* targets [[buffer(1)]], device bool* precision [[buffer(2)]],

@@ -1,4 +1,4 @@
-// What the host tells the shaders of sort.metal and search.metal.
+// Arguments of the shaders of sort.metal and search.metal.
 
 #ifndef METAL_OPS_DEVICE_KERNELS_SORT_PARAMS_H_
 #define METAL_OPS_DEVICE_KERNELS_SORT_PARAMS_H_
@@ -34,7 +34,7 @@ struct CountParams {
   uint64_t n, size, chunk;
   uint32_t chunks;
   uint32_t weighted;  // there are weights; else each counts 1
-  uint32_t binary;    // 1 for what is there at all
+  uint32_t binary;    // 1 for every element that occurs
   uint32_t unused;
 };
 static_assert(sizeof(CountParams) == 40, "host and shader must agree");

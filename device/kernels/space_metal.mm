@@ -174,7 +174,7 @@ class BatchOp {
   static Status AtOnce(KernelContext* ctx, const Tensor& in, const Shape& space, const Shape& batch,
                        const Shape& block, const Shape& before, const Tensor& out) {
     const size_t dims = block.size();
-    // Of one dimension the other is a row.
+    // With one dimension the other is a row.
     const auto pair = [dims](const Shape& of, size_t first, int64_t row) {
       return dims == 2 ? std::array{of[first], of[first + 1]} : std::array{row, of[first]};
     };

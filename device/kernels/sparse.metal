@@ -12,8 +12,9 @@ using namespace metal;
 
 inline uint times(uint a, uint b) { return a * b; }
 
-// Of elements at `indices` [elements, 2] of a matrix; what lies outside of it is skipped. Each thread has
-// `block` columns of the result to itself and takes the elements in their order. Grid: blocks of columns.
+// A product with elements at `indices` [elements, 2] of a matrix; those outside of it are skipped. Each
+// thread has `block` columns of the result to itself and takes the elements in their order. Grid: blocks
+// of columns.
 template <typename T, typename Index>
 kernel void sparse_product(device const Index* indices [[buffer(0)]],
                            device const T* values [[buffer(1)]], device const T* b [[buffer(2)]],

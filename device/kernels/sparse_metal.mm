@@ -25,7 +25,7 @@ class SparseProductOp {
   void Compute(KernelContext* ctx) { OP_REQUIRES_OK(ctx, Run(ctx)); }
 
  private:
-  static constexpr int64_t kBlock = 16, kFewBlocks = 8;  // columns a thread; threads
+  static constexpr int64_t kBlock = 16, kFewBlocks = 8;  // columns per thread; threads
 
   Status Run(KernelContext* ctx) const {
     Tensor indices, values, a_shape, b, out, sums;

@@ -1,4 +1,4 @@
-// What the host tells the shader of sparse.metal.
+// Arguments of the shader of sparse.metal.
 
 #ifndef METAL_OPS_DEVICE_KERNELS_SPARSE_PARAMS_H_
 #define METAL_OPS_DEVICE_KERNELS_SPARSE_PARAMS_H_

@@ -31,7 +31,8 @@ struct IgammaGradA {
     return term == 0.0f ? 0.0f : gamma_slope(a, x, a) * term;
   }
 };
-// Of a gamma distribution's number by its shape: the density's exponential is in both parts of the quotient.
+// The derivative of a gamma distribution's number by its shape: the density's exponential is in both parts
+// of the quotient.
 struct RandomGammaGrad {
   float operator()(float alpha, float sample) const {
     if (gamma_undefined(alpha, sample) || isinf(alpha)) return NAN;
@@ -75,7 +76,7 @@ BINARY("random_gamma_grad", RandomGammaGrad, float)
 INSTANTIATE_KERNEL("erfinv_float", elementwise_1, Erfinv, float)
 INSTANTIATE_KERNEL("ndtri_float", elementwise_1, Ndtri, float)
 
-// What Stirling's formula lacks: log(a!) - ((a + 1/2) log(a) - a + log(2 pi) / 2).
+// The remainder of Stirling's formula: log(a!) - ((a + 1/2) log(a) - a + log(2 pi) / 2).
 inline float stirling_rest(float a) {
   if (a < 8.0f) return log_factorial(a) - ((a + 0.5f) * log(a) - a + 0.91893853f);
   return stirling_series(a);
@@ -127,7 +128,7 @@ inline float beta_fraction(float a, float b, float x) {
   return h;
 }
 
-// Of each a step: 0 for a single value. Grid: elements.
+// Steps of each: 0 for a single value. Grid: elements.
 kernel void betainc(device const float* a_values [[buffer(0)]],
                     device const float* b_values [[buffer(1)]],
                     device const float* x_values [[buffer(2)]], device float* out [[buffer(3)]],

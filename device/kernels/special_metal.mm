@@ -6,7 +6,7 @@
 namespace metal_ops {
 namespace {
 
-// What the gradients of these are made of.
+// The functions in these gradients.
 ELEMENTWISE_OP(UnaryOp, Lgamma, "lgamma", METAL_DEVICE_FLOATS);
 ELEMENTWISE_OP(UnaryOp, Digamma, "digamma", METAL_DEVICE_FLOATS);
 ELEMENTWISE_OP(BinaryOp, Xlog1py, "xlog1py", METAL_DEVICE_FLOATS);

@@ -36,9 +36,9 @@ struct Loop {
   StridedParams params = {};
   Grid grid{0};
   StridedOperand fourth = {};  // of four walks
-  // Which shader: "rows_" and every input's inner step, where there are STRIDED_ROW_DIMS dimensions at
-  // most and those steps are 0 or 1 (of copies: or -1, or n for another); else "strided". The output
-  // is the last walk.
+  // The choice of shader: "rows_" and every input's inner step, where there are STRIDED_ROW_DIMS
+  // dimensions at most and those steps are 0 or 1 (of copies: or -1, or n for another); else
+  // "strided". The output is the last walk.
   std::string variant;
 };
 

@@ -1,4 +1,4 @@
-// What all shaders over strided tensors share.
+// Shared by all shaders over strided tensors.
 
 #ifndef METAL_OPS_DEVICE_KERNELS_STRIDED_METAL_H_
 #define METAL_OPS_DEVICE_KERNELS_STRIDED_METAL_H_

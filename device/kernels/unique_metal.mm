@@ -94,7 +94,7 @@ class LongPlaces {
   std::unordered_map<std::string_view, int64_t> places_;
 };
 
-// What rows are found by.
+// The key that rows are found by.
 template <typename Number>
 Number KeyOf(const char* key, size_t row) {
   Number number = 0;

@@ -1,5 +1,5 @@
-// What is added to a variable and taken from it. A tensor that is read and written by one name is known to
-// a compiler as one: under two it would look in each call whether they overlap, and go element by element.
+// Additions to a variable, and subtractions. A tensor that is read and written by one name is known to a
+// compiler as one: under two it would look in each call whether they overlap, and go element by element.
 
 #include "kernels/runtime/elementwise.metal.h"
 

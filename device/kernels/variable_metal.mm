@@ -41,7 +41,7 @@ class AssignOp {
   bool validate_shape_ = false;
 };
 
-// What TensorFlow 1's graphs have for it: a variable whose tensor the graph's edges share.
+// The op of TensorFlow 1's graphs: a variable whose tensor the graph's edges share.
 class AssignRefOp {
  public:
   static constexpr char kOp[] = "Assign";
@@ -182,7 +182,7 @@ class CountUpToOp {
 
  private:
   Status Count(KernelContext* ctx, const Tensor& var) const {
-    // Nothing is launched: the number is there once the device is done with what came before.
+    // Nothing is launched: the number is there once the device is done with earlier work.
     RETURN_IF_ERROR(EncodeAndWait(ctx, [](Encoder&) { return Status(); }));
     BufferRef ref;
     Tensor out;

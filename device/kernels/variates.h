@@ -1,5 +1,5 @@
 // Gamma, Poisson and truncated normal numbers as TensorFlow's CPU kernels draw them, to the bit: the
-// algorithms reject numbers, most of them in float64, which shaders have not. So the host draws.
+// algorithms reject numbers, most of them in float64, which shaders do not have. So the host draws.
 
 #ifndef METAL_OPS_DEVICE_KERNELS_VARIATES_H_
 #define METAL_OPS_DEVICE_KERNELS_VARIATES_H_
@@ -47,7 +47,7 @@ class Gamma {
         d_(alpha + (alpha < 1.0 ? 2.0 / 3 : -1.0 / 3)),
         c_(1.0 / 3 / std::sqrt(d_)) {}
 
-  // Always true. NaN for NaN and what is far below 0.
+  // Always true. NaN for NaN and values far below 0.
   bool Draw(PhiloxRandom generator, double* out) const {
     Uniforms uniforms;
     Normals normals;
@@ -162,13 +162,14 @@ class BetweenBounds {
     return true;
   }
 
-  // What one call of the generators brings: numbers before mean and deviation, bit i of `taken` for each.
+  // The result of one call of the generators: numbers before mean and deviation, bit i of `taken` for
+  // each.
   struct Tried {
     T z[4];
     uint32_t taken;
   };
 
-  // Of how many numbers such a call has its pick, and how many groups of the generator's it takes.
+  // The numbers that such a call chooses from, and the generator's groups that it takes.
   int picks() const { return way_ == kExponential ? 2 : 4; }
   uint64_t groups() const { return way_ == kUniform ? 2 : 1; }
 

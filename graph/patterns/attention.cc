@@ -45,7 +45,7 @@ constexpr PatternInfo kInfo = {
 constexpr int64_t kMostSize = 256;  // of a head
 // Scores that are replaced with this or less count for nothing beside others.
 constexpr double kMasked = -1e4;
-// What is added to them instead: so much that of a query without keys all scores are this number,
+// Their replacement as an addend: so much that for a query without keys all scores are this number,
 // whatever they were, and softmax makes the same weights of them.
 constexpr float kMaskedBias = -1e30f;
 
@@ -135,7 +135,7 @@ std::optional<double> Constant(const Facts& facts, const Value& value) {
   return *of / *by;
 }
 
-// What lies between the first product and the softmax.
+// The ops between the first product and the softmax.
 struct Scores {
   const NodeView* product = nullptr;
   const NodeView* unknown_scale = nullptr;
@@ -209,7 +209,7 @@ bool IsPermutation(std::string a, std::string b) {
   return a == b;
 }
 
-// Which factor is which, by the names of their dimensions.
+// The order of the factors, by the names of their dimensions.
 bool ReadProducts(const Facts& facts, const NodeView& softmax, Attention* attention) {
   Product first, second;
   if (!Read(facts, *attention->scores.product, &first)) return false;

@@ -57,7 +57,7 @@ Outcome Match(Chain* chain) {
     if (!LooksLikeBias(facts.ShapeOf(operand))) return NotMine();
     Refusal why_not;
     vector = chain->ChannelVector(operand, "bias", &why_not);
-    // What has the output's shape is a residual, also where that is of one channel's size.
+    // An operand of the output's shape is a residual, also where that is of one channel's size.
     if (vector.empty() && SameShape(facts.ShapeOf(operand), facts.ShapeOf(chain->value()))) {
       return NotMine();
     }

@@ -37,7 +37,7 @@ constexpr PatternInfo kInfo = {
          |     |
 )"};
 
-// What a node gives is the gradient of.
+// The function whose gradient a node computes.
 struct Slope {
   std::string activation;
   Value gradients, features;

@@ -32,7 +32,7 @@ struct Terms {
   Value m, momentum, gradient, rate;
 };
 
-// momentum m - rate gradient, where `is_m` says which the m is. Of two numbers either may be the rate.
+// momentum m - rate gradient, where `is_m` says which the m is. Either of two numbers may be the rate.
 template <typename IsM>
 std::optional<Terms> Velocity(Update* update, const Value& value, const IsM& is_m) {
   const auto difference = update->Operands(value, "Sub");

@@ -60,7 +60,7 @@ Value BeforeCasts(const Facts& facts, Value value) {
   return BeforeIdentities(facts, facts.Input(*value.node, 0));
 }
 
-// What may be normalized, from the mean of squares.
+// The candidates for the normalized tensor, from the mean of squares.
 std::vector<Value> FindX(const Facts& facts, const NodeView& rsqrt) {
   Value at = BeforeIdentities(facts, facts.Input(rsqrt, 0));
   if (at.node->GetOp() != "AddV2" && at.node->GetOp() != "Add") return {};
@@ -89,7 +89,7 @@ Expression OrCast(const Expression& expression) {
   return AnyOf({expression, Op("Cast", expression)});
 }
 
-// Both norms, with what is bound to "scale", "offset", "epsilon"; "mean" tells layer norm.
+// Both norms, with bindings "scale", "offset", "epsilon"; "mean" tells layer norm.
 Expression Norm() {
   const Expression scale = Any("scale"), offset = Any("offset");
   const auto normalized = [&](const Expression& centered, const Expression& square) {

@@ -75,7 +75,7 @@ Refusal CheckScales(const Value& scales, DataType type) {
                           tensorflow::DataTypeString(type), ", expected float or half.")};
 }
 
-// What codes are, and what they come with: "block" or, of lookup tables, "group".
+// The codes' types, and the tensors beside them: "block" or, of lookup tables, "group".
 struct Codes {
   const char* op;
   DataType type, values;
@@ -137,7 +137,7 @@ Outcome FromOp(Chain* chain) {
   return NotMine();
 }
 
-// What is not an offset by 128 is a zero point, which the op has not.
+// An offset other than 128 is a zero point, which the op does not have.
 Refusal CheckZero(const Facts& facts, const Region& region) {
   if (!region.Has("zero")) return {};
   const Value zero = region.bound.at("zero");

@@ -39,7 +39,7 @@ struct Mean {
   Value rho, one_minus_rho;
 };
 
-// rho slot + (1 - rho) of what `is` knows.
+// rho slot + (1 - rho) of the value that `is` recognises.
 template <typename Is>
 std::optional<Mean> FindMean(Update* update, const Slot& slot, const Is& is) {
   std::optional<Value> rho;

@@ -53,7 +53,7 @@ bool HasShapeOf(const Shape& a, const Shape& x) {
   return unknown == 1;
 }
 
-// r(x); binds `neighbours` where that is what pairs are, and the `reshaped`, whose shape somebody gave.
+// r(x); binds `neighbours` where the pairs are neighbours, and the `reshaped`, whose shape is given.
 bool Rotated(const Facts& facts, Value at, const Value& x, Region* region) {
   std::vector<const NodeView*> nodes;
   for (; at.node->GetOp() == "Identity"; at = facts.Input(*at.node, 0)) nodes.push_back(at.node);

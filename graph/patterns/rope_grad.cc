@@ -1,4 +1,4 @@
-// Expression: the gradient of rotary position embedding, with respect to what is embedded.
+// Expression: the gradient of rotary position embedding, with respect to the embedded tensor.
 
 #include <algorithm>
 
@@ -38,8 +38,8 @@ constexpr PatternInfo kInfo = {
   fused: MetalRopeTables, interleaved = false | true, backward = true
 )"};
 
-// What of z a gradient of Concat takes: ConcatOffset says where it begins, and the sizes are those that
-// it was told.
+// The part of z that a gradient of Concat takes: ConcatOffset says where it begins, and the sizes are
+// its inputs.
 std::optional<Part> ConcatPart(const Facts& facts, const NodeView& slice, int64_t size,
                                Region* region) {
   const Value begin = facts.Input(slice, 1);
@@ -53,7 +53,8 @@ std::optional<Part> ConcatPart(const Facts& facts, const NodeView& slice, int64_
   return HalfOf(size, false, begin.port);
 }
 
-// What the gradient of Pack takes of z: the rows are reshaped to two of halves, or to pairs.
+// The part of z that the gradient of Pack takes: the rows are reshaped to two of halves, or to
+// pairs.
 std::optional<Part> PackPart(const Facts& facts, const Value& value, int rank, int64_t size,
                              const Value& z, Region* region) {
   const NodeView& unpack = *value.node;
@@ -72,7 +73,7 @@ std::optional<Part> PackPart(const Facts& facts, const Value& value, int rank, i
   return std::nullopt;
 }
 
-// Which half of z's rows a tensor has.
+// The half of z's rows that a tensor has.
 std::optional<Part> TakenOf(const Facts& facts, const Value& value, const Value& z,
                             Region* region) {
   const Shape shape = facts.ShapeOf(z);
@@ -90,7 +91,7 @@ std::optional<Part> TakenOf(const Facts& facts, const Value& value, const Value&
   return part;
 }
 
-// Of z: its second half as it is, or its first one negated. Returns which.
+// A half of z: its second half as it is, or its first one negated. Returns which.
 std::optional<int> Half(const Facts& facts, const Value& value, const Value& z, bool neighbours,
                         Region* region) {
   const bool negated = value.node->GetOp() == "Neg";

@@ -47,7 +47,7 @@ Outcome Become(Chain* chain, Region region, const Value& gate) {
   const Facts& facts = chain->facts();
   const Value up = region.bound.at("up");
   const Shape theirs = facts.ShapeOf(up), ours = facts.ShapeOf(gate);
-  // What is broadcast is no gate, but a squeeze-and-excitation block or the like.
+  // A broadcast factor is no gate, but a squeeze-and-excitation block or the like.
   if (DifferentShape(theirs, ours)) return NotMine();
   if (!SameShape(theirs, ours)) {
     return Refused("gate_shape",

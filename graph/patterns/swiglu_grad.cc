@@ -96,7 +96,7 @@ Outcome Match(Chain* chain) {
       if (std::find(region.nodes.begin(), end, &root) == end) continue;
       const NodeView& product = *region.bound.at("d").node;
       if (product.GetOp() != "Mul") continue;
-      // Which one is d? Of up and silu there is a product as well, the unit's own: a circle.
+      // Which one is d? up and silu have a product as well, the unit's own: a circle.
       for (int i = 0; i < 2; ++i) {
         Chain begun = *chain;
         const Value d = facts.Input(product, i), up = facts.Input(product, 1 - i);

@@ -1,6 +1,7 @@
 // Availability annotations of Apple's SDK; there is one version of hostmetal, so they say nothing.
-// What @available and __builtin_available ask for does: macOS 15 is the one whose Metal this is, as
-// NSProcessInfo says. clang knows no platform here, and would take everything for available.
+// @available and __builtin_available do: they ask for a macOS, and macOS 15 is the one whose Metal
+// this is, as NSProcessInfo says. clang knows no platform here, and would take everything for
+// available.
 #ifndef HOSTMETAL_AVAILABILITY_H_
 #define HOSTMETAL_AVAILABILITY_H_
 
@@ -27,7 +28,7 @@
 #define API_UNAVAILABLE_END
 #endif
 
-// Whether "macOS 15.1, iOS 18, *" holds on macOS 15.0. What is not said of macOS falls under the *.
+// Whether "macOS 15.1, iOS 18, *" holds on macOS 15.0. Platforms other than macOS fall under the *.
 __attribute__((const, unused)) static inline int hostmetal_available(const char* asked) {
   for (; *asked; ++asked) {
     if (__builtin_strncmp(asked, "macOS", 5) && __builtin_strncmp(asked, "macos", 5)) continue;
@@ -46,8 +47,8 @@ __attribute__((const, unused)) static inline int hostmetal_available(const char*
 #define __builtin_available(...) (HOSTMETAL_AVAILABLE(__VA_ARGS__) != 0)
 
 #ifdef __OBJC__
-// What stands behind @ is @encode(int)[0] or [1]: not 0, and 0. A function of this name is still
-// called, as its first argument is no platform; one that does not begin with a word does not parse.
+// The @ becomes @encode(int)[0] or [1]: not 0, and 0. A function of this name is still called, as
+// its first argument is no platform; one that does not begin with a word does not parse.
 #define available(...)                                                               \
   HOSTMETAL_SECOND(HOSTMETAL_PLATFORM(__VA_ARGS__, ), HOSTMETAL_ANOTHER_AVAILABLE, ) \
   (__VA_ARGS__)

@@ -16,14 +16,14 @@
  *
  * A .metallib needs libc and libm only; fibers come from the runtime (metallib_host).
  *
- * What the runtime does for one dispatch:
+ * The runtime's steps for one dispatch:
  *   1. finds the kernel by name, once; checks `supported()` once a library;
  *   2. checks what it wants to check (all of it is optional for the compiled side, which trusts the
  * launch): every argument without METALLIB_ARG_OPTIONAL is bound, threadgroup size <=
  * max_total_threads, lengths;
  *   3. fills a metallib_launch and splits [0, tx*ty*tz) threadgroups over its workers in any way;
  *   4. every worker has a scratch block of at least kernel->scratch_size(launch) bytes, 64-byte
- * aligned, that nobody else uses meanwhile (contents need not be kept or cleared; most of it is
+ * aligned, that nothing else uses meanwhile (contents do not have to be kept or cleared; most of it is
  * stack that stays untouched, so mmap or a cached block is best), and calls kernel->run(launch,
  * first, count, scratch);
  *   5. after the last worker: looks at fault->state.
@@ -48,8 +48,8 @@ extern "C" {
 #define METALLIB_DEFERRED_SYMBOL "metallib_v1_deferred"
 #define METALLIB_TRAILER_MAGIC "MSL1CRC" /* with its '\0' */
 
-/* The last bytes of the file, behind what ELF knows of: the file is whole, and a .metallib. Whoever
- * loads one checks that first, as a damaged library crashes the loader. Such a library has no
+/* The last bytes of the file, behind what ELF knows of: the file is whole, and a .metallib. A
+ * loader checks that first, as a damaged library crashes the loader. Such a library has no
  * constructors and needs libc and libm alone, so that loading it runs nothing. It is native code
  * none the less: load only what you would run. */
 typedef struct metallib_trailer {
@@ -111,7 +111,7 @@ typedef struct metallib_argument {
   int32_t enabled_by;
 } metallib_argument;
 
-/* What a function constant can be: MTLDataType's numbers. Vectors of 2, 3 and 4 follow each. */
+/* The types of a function constant: MTLDataType's numbers. Vectors of 2, 3 and 4 follow each. */
 enum metallib_data_type {
   METALLIB_TYPE_FLOAT = 3,
   METALLIB_TYPE_HALF = 16,
@@ -128,7 +128,7 @@ enum metallib_data_type {
 };
 
 enum metallib_function_constant_flags {
-  /* The kernel, or what it calls, reads it and nowhere asks is_function_constant_defined: making
+  /* The kernel, or a function it calls, reads it and nowhere asks is_function_constant_defined: making
    * the function without a value is an error. */
   METALLIB_CONSTANT_REQUIRED = 1u << 0,
   /* The kernel has no use for it: no function lists it. */
@@ -284,7 +284,7 @@ enum metallib_kernel_flags {
   /* Its code was left out (metal --on-demand, --deferred): scratch_size and run are NULL. A library
    * of its own brings them. */
   METALLIB_KERNEL_ABSENT = 1u << 1,
-  /* Of METALLIB_KERNEL_FIBERS: loops over the lanes of a simdgroup, and a fiber a simdgroup. */
+  /* For METALLIB_KERNEL_FIBERS: loops over the lanes of a simdgroup, and a fiber per simdgroup. */
   METALLIB_KERNEL_LANES = 1u << 2,
   /* No kernel but a [[visible]] function: run is its address, whatever its type, for
    * METALLIB_TABLE. */

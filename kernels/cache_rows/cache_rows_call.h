@@ -1,4 +1,4 @@
-// What a call of ResourceCacheRows is told, for the kernels of every device.
+// Arguments of a call of ResourceCacheRows, for the kernels of every device.
 
 #ifndef METAL_OPS_KERNELS_CACHE_ROWS_CACHE_ROWS_CALL_H_
 #define METAL_OPS_KERNELS_CACHE_ROWS_CACHE_ROWS_CALL_H_

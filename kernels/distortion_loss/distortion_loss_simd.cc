@@ -24,14 +24,14 @@ HWY_BEFORE_NAMESPACE();
 namespace metal_ops {
 namespace HWY_NAMESPACE {
 
-// The arrays of one ray. Slopes that nobody wants are null; `starts_slope` wants `slope`.
+// The arrays of one ray. Slopes that are not requested are null; `starts_slope` requires `slope`.
 struct DistortionRay {
   const float *weights, *t_starts, *t_ends;
   float *slope, *starts_slope, *ends_slope;
   int64_t count;
 };
 
-// What is known of the samples on one side.
+// The known numbers of the samples on one side.
 struct Side {
   double sum;     // of their weights
   double reach;   // sum of weight times distance
@@ -61,8 +61,8 @@ struct SideVectors {
   hn::Vec<D> sum, reach, middle;
 };
 
-// Sum and reach of what comes before each of a vector's samples, in the order of the scan; `gap` is
-// the distance to the one before. `side` goes on behind them.
+// Sum and reach of the samples before each of a vector's samples, in the order of the scan; `gap`
+// is the distance to the previous sample. `side` goes on behind them.
 template <class D>
 HWY_INLINE SideVectors<D> Pass(D d, const Vectors<D>& samples, hn::Vec<D> gap,
                                SideVectors<D>* side) {
@@ -164,7 +164,7 @@ void DistortionLoss(CpuCall& call) {
   if (!InitRays(call, 3, 0, &rays)) return;
   for (const int output : {1, 2, 3}) ClearUncovered(call, rays, output);
   const bool t_gradients = call.Bool("t_gradients");
-  // Nobody may want the derivative: TensorFlow knows while it runs a graph.
+  // The derivative may be unused: TensorFlow knows while it runs a graph.
   const bool with_slope = t_gradients || call.IsWanted(1);
   std::atomic<int64_t> bad_ray{-1};
   call.ParallelFor(rays.n_rays(), rays.Cycles(8), [&](int64_t begin, int64_t end) {

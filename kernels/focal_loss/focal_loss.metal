@@ -81,7 +81,7 @@ inline FocalTerm<float> softmax_focal(thread const SoftmaxRow& row, float gamma,
   return softmax_focal(gamma, target, prob.x, prob.y, x - row.shift - row.log_total);
 }
 
-// The targets of a row: one value a class, or the class's number.
+// The targets of a row: one value per class, or the class's number.
 struct SoftTargets {
   device const float* values;
   float of(uint c) const { return values[c]; }
@@ -116,7 +116,7 @@ inline void softmax_focal_row(constant SoftmaxFocalParams& params, device const 
     if (c != row.top) careful_add(others, precise::exp(float(logits[c]) - row.shift));
   }
   row.others = row_sum<kLanes>(careful_result(others));
-  // Of infinite logits there are no probabilities.
+  // Infinite logits have no probabilities.
   if (!isfinite(row.shift)) row.others = NAN;
   row.log_total = precise_log1p(row.others);
   row.per_total = 1.0f / (1.0f + row.others);

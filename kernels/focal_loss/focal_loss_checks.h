@@ -1,5 +1,5 @@
-// The focal losses' attributes as the formulas take them, and what can be wrong with classes, for
-// every device.
+// The focal losses' attributes as the formulas take them, and the errors of classes, for every
+// device.
 
 #ifndef METAL_OPS_KERNELS_FOCAL_LOSS_FOCAL_LOSS_CHECKS_H_
 #define METAL_OPS_KERNELS_FOCAL_LOSS_FOCAL_LOSS_CHECKS_H_

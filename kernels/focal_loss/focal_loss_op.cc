@@ -23,7 +23,7 @@ void CheckSoftmax(OpCall& call) {
 }
 
 constexpr char kGamma[] =
-    "Strength of the focus on what is far from its target; 0 for the cross entropy.";
+    "Strength of the focus on rows far from their target; 0 for the cross entropy.";
 constexpr char kCrossEntropy[] = "0 is the cross entropy.";
 
 DECLARE_OP("SigmoidFocalLoss")
@@ -38,7 +38,7 @@ DECLARE_OP("SigmoidFocalLoss")
           Between(0, 1))
     .Attr("balanced: bool = false", "Whether alpha weighs the classes.")
     .Attr("reduce_last: bool = false", "Whether the loss is the mean over the last dimension.")
-    .Input("logits: T", "any", "Of any shape.")
+    .Input("logits: T", "any", "Logits of any shape.")
     .Input("targets: T", "like logits", "Shaped like logits, in [0, 1].")
     .Output("loss: T", "any", "Shaped like logits, or without their last dimension.")
     .Output("slope: T", "like logits", "d loss / d logits. Not differentiable.")

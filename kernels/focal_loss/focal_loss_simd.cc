@@ -46,13 +46,13 @@ void SigmoidFocalLoss(CpuCall& call) {
   });
 }
 
-// What a row's softmax is made of; the largest class's exponential, 1, would eat the digits of the
+// The parts of a row's softmax; the largest class's exponential, 1, would eat the digits of the
 // others' sum and is left out of it.
 struct Softmax {
   int64_t top;
   float shift, others, log_total, per_total;
 
-  // z_loss L^2, and what its derivative has beside p.
+  // z_loss L^2, and the part of its derivative beside p.
   float ZLoss(const FocalLossParams& p) const { return ZSlope(p) * (shift + log_total) / 2; }
   float ZSlope(const FocalLossParams& p) const { return 2 * p.z_loss * (shift + log_total); }
 };
@@ -95,7 +95,7 @@ HWY_INLINE Softmax MakeSoftmax(float* x, int64_t n, float* e) {
   return row;
 }
 
-// What rows need behind their classes, a multiple of every vector.
+// Padding behind the classes of a row, a multiple of every vector.
 constexpr int64_t kPadding = 64;
 
 // Only class `own` has a target, of 1: h is 0 elsewhere.

@@ -1,4 +1,4 @@
-// FrequencyEncode and FrequencyEncodeGrad. One thread a point and dimension.
+// FrequencyEncode and FrequencyEncodeGrad. One thread per point and dimension.
 
 #include <metal_stdlib>
 

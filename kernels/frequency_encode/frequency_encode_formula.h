@@ -14,7 +14,7 @@ METAL_OPS_FORMULA Turns<V> twice(Turns<V> u) {
   return {u.high + u.high, u.low + u.low};
 }
 
-// What the gradient of an octave adds, before its slope 2^k w_0.
+// The gradient of an octave before its slope 2^k w_0.
 template <typename V>
 METAL_OPS_FORMULA V along_wave(Wave<V> at, V d_sine, V d_cosine) {
   return fms(d_sine, at.cosine, d_cosine * at.sine);

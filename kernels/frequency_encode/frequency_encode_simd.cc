@@ -89,7 +89,7 @@ class Tile {
   }
 
  private:
-  // Points [i, i + n), followed by what may be read in their place.
+  // Points [i, i + n), followed by padding that may be read in their place.
   const float* Points(const float* inputs, int64_t i, int64_t n) {
     if (n == n_points()) return inputs + i * n_dims_;
     std::fill(x_.begin(), x_.end(), 0.0f);

@@ -11,8 +11,9 @@ using namespace metal;
 
 #include "kernels/fused_batch_norm_grad/fused_batch_norm_grad_formula.h"
 
-// Sums of what passes the ReLU and of its products with x - mean, [parts, 2, columns]; it is kept in
-// `passed`, which may be the gradients' memory. Grid: blocks of kColumns channels x parts.
+// Sums of the gradients that pass the ReLU and of their products with x - mean, [parts, 2, columns];
+// the gradients are kept in `passed`, which may be the gradients' memory. Grid: blocks of kColumns
+// channels x parts.
 template <typename T, int kColumns>
 [[kernel]] void norm_grad_parts(device const T* gradients [[buffer(0)]],
                                 device const T* features [[buffer(1)]],
@@ -63,7 +64,7 @@ template <typename T, int kColumns>
   }
 }
 
-// One thread a channel. `factors`: three rows of channels.
+// One thread per channel. `factors`: three rows of channels.
 kernel void norm_grad_totals(
     device const float* parts [[buffer(0)]], device const float* scale [[buffer(1)]],
     device const float* variance [[buffer(2)]], device float* d_scale [[buffer(3)]],

@@ -1,4 +1,4 @@
-// What a call of MetalFusedBatchNormGrad is told, for the kernels of every device.
+// Arguments of a call of MetalFusedBatchNormGrad, for the kernels of every device.
 
 #ifndef METAL_OPS_KERNELS_FUSED_BATCH_NORM_GRAD_FUSED_BATCH_NORM_GRAD_CALL_H_
 #define METAL_OPS_KERNELS_FUSED_BATCH_NORM_GRAD_FUSED_BATCH_NORM_GRAD_CALL_H_

@@ -47,7 +47,7 @@ In float32 whatever T. The order of the sums follows from the shape alone: the s
           "'NHWC' where channels are the last dimension, 'NCHW' where they are the second.")
     .Input("gradients: T", "any",
            "[..., channels], or [pictures, channels, ...]: of the loss with respect to the ReLU.")
-    .Input("features: T", "like gradients", "What the ReLU gave.")
+    .Input("features: T", "like gradients", "The ReLU's output.")
     .Input("x: T", "like gradients", "As given to the batch norm.")
     .Input("scale: float", "any", "[channels], as given to it.")
     .Input("mean: float", "any", "[channels], with which it normalised.")

@@ -13,7 +13,7 @@
 // Elements of a channel that the CPU adds up side by side where channels come before the others.
 #define NORM_GRAD_PLANE_PIECE 256
 
-// Of NCHW, `part_rows` are a picture's elements of a channel, and each picture is a part.
+// For NCHW, `part_rows` are a picture's elements of a channel, and each picture is a part.
 struct FusedBatchNormGradParams {
   int64_t rows, columns, part_rows;
   float epsilon;

@@ -89,7 +89,7 @@ void SumPlanes(CpuCall& call, const FusedBatchNormGradParams& p, const MutableFl
   });
 }
 
-// What of a batch norm's gradient is one number a channel.
+// The numbers of a batch norm's gradient that exist per channel.
 struct Channels {
   const float *mean, *by, *less, *slopes;
 };

@@ -27,7 +27,7 @@ using namespace metal;
     CASE(BIAS_GRAD_MISH)                   \
   }
 
-// Of the first `width` columns from `first` on. kColumns at once are read before any is written, as
+// The first `width` columns from `first` on. kColumns at once are read before any is written, as
 // backprops may have the gradients' memory.
 template <int kActivation, typename T, int kColumns>
 inline void bias_grad_columns(device const T* gradients, device const T* features,
@@ -83,7 +83,7 @@ template <typename T, int kColumns>
 #undef COLUMNS
 }
 
-// Of one channel of one picture, where channels come before the others.
+// One channel of one picture, where channels come before the others.
 template <int kActivation, typename T, int kLanes>
 inline float bias_grad_plane(device const T* gradients, device const T* features,
                              device T* backprops, constant FusedBiasGradParams& params, ulong plane,

@@ -1,4 +1,4 @@
-// What a call of MetalFusedBiasGrad is told, for the kernels of every device.
+// Arguments of a call of MetalFusedBiasGrad, for the kernels of every device.
 
 #ifndef METAL_OPS_KERNELS_FUSED_BIAS_GRAD_FUSED_BIAS_GRAD_CALL_H_
 #define METAL_OPS_KERNELS_FUSED_BIAS_GRAD_FUSED_BIAS_GRAD_CALL_H_

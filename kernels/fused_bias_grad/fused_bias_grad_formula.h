@@ -1,6 +1,6 @@
-// The gradient of an activation, from what TensorFlow's op of it takes: the output, or the input of
-// LeakyRelu and of those that are several ops. One text for the shader and for the CPU's vectors. No guard: included within the
-// namespace of an instruction set.
+// The gradient of an activation, from the tensor that TensorFlow's op for it takes: the output, or the input of
+// LeakyRelu and of those that are several ops. One text for the shader and for the CPU's vectors. No guard: included
+// within the namespace of an instruction set.
 
 // sigmoid(x) and sigmoid(-x), of which neither is taken off 1: where x is large that would be all of
 // the other.
@@ -38,7 +38,8 @@ METAL_OPS_FORMULA V gelu_approximate_slope(V x) {
   return fma(x * (s.of * s.other), inner, s.of);
 }
 
-// Of x w, w = tanh(log(1 + e^x)) = n / (n + 2), n = e^x (e^x + 2): see EPILOGUE_MISH_LIMIT.
+// The derivative of x w, w = tanh(log(1 + e^x)) = n / (n + 2), n = e^x (e^x + 2): see
+// EPILOGUE_MISH_LIMIT.
 template <typename V>
 METAL_OPS_FORMULA V mish_slope(V x) {
   const V one(1.0f), two(2.0f), limit(EPILOGUE_MISH_LIMIT);

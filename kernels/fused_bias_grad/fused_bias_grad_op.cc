@@ -46,8 +46,8 @@ In float32 whatever T. The order of the sums follows from the shape alone: the s
         "gradients: T", "any",
         "[..., columns], or [pictures, columns, ...]: of the loss with respect to the activation.")
     .Input("features: T", "like gradients",
-           "What the activation gave; what LeakyRelu, Swish, GELU and Mish took.")
-    .Output("backprops: T", "like gradients", "Of the loss with respect to what it took.")
+           "The activation's output; the input of LeakyRelu, Swish, GELU and Mish.")
+    .Output("backprops: T", "like gradients", "Gradients of the loss with respect to its input.")
     .Output("d_bias: T", "any", "[columns].")
     .Check(CheckShapes)
     .Reuses(0)

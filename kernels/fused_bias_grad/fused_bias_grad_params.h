@@ -11,7 +11,7 @@
 // Columns of a thread where threads are played one after the other.
 #define BIAS_GRAD_COLUMNS 32
 
-// Which activation, in the order of the op's attribute.
+// Numbers of the activations, in the order of the op's attribute.
 #define BIAS_GRAD_RELU 0
 #define BIAS_GRAD_RELU6 1
 #define BIAS_GRAD_ELU 2
@@ -26,7 +26,7 @@
 // Elements of a channel that the CPU adds up side by side where channels come before the others.
 #define BIAS_GRAD_PLANE_PIECE 256
 
-// Of NCHW, `part_rows` are a picture's elements of a channel, and each picture is a part.
+// For NCHW, `part_rows` are a picture's elements of a channel, and each picture is a part.
 struct FusedBiasGradParams {
   int64_t rows, columns, part_rows;
   float alpha;

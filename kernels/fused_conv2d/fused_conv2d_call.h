@@ -18,7 +18,7 @@ inline ConvAttrs ConvAttrsOf(const OpCall& call) {
   return attrs;
 }
 
-// Of a checked call without empty tensors. Errors are in call.shapes.
+// For a checked call without empty tensors. Errors are in call.shapes.
 inline GemmParams PlanFusedConv2D(OpCall& call) {
   const ConvAttrs attrs = ConvAttrsOf(call);
   ConvSizes sizes;

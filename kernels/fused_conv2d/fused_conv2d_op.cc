@@ -1,4 +1,4 @@
-// MetalFusedConv2D: a convolution and what follows it - bias or batch norm, residual, activation -
+// MetalFusedConv2D: a convolution and the ops after it - bias or batch norm, residual, activation -
 // in one pass over memory.
 
 #include "kernels/fused_conv2d/fused_conv2d_call.h"
@@ -12,7 +12,7 @@ void CheckAttrs(OpCall& call) {
   CheckFusedAttrs(call);
 }
 
-// Of what is known of input and filter.
+// The output's shape as far as input and filter are known.
 ArgShape OutputOf(OpCall& call, const ConvAttrs& attrs) {
   const ArgShape &input = call.in_shapes[0], &filter = call.in_shapes[1];
   if (!input.known_rank && !filter.known_rank) return ArgShape({-1, -1, -1, -1});
@@ -59,11 +59,10 @@ fused_ops is [BiasAdd or BatchNorm], [Add], [activation] in this order, each opt
     .Input("input: T", "any",
            "[batch, height, width, channels], or [batch, channels, height, width] with NCHW.")
     .Input("filter: T", "any", "[height, width, channels, output channels].")
-    .Input(
-        "args: TArgs", "any",
-        "What fused_ops takes, in their order. BiasAdd: bias of T. BatchNorm: gamma, beta, mean, "
-        "variance of float32, or scale, shift of T or float32. All of these are [output "
-        "channels]. Add: a residual of T, shaped like output.")
+    .Input("args: TArgs", "any",
+           "The arguments of fused_ops, in their order. BiasAdd: bias of T. BatchNorm: gamma, "
+           "beta, mean, variance of float32, or scale, shift of T or float32. All of these are "
+           "[output channels]. Add: a residual of T, shaped like output.")
     .Output("output: T", "any", "The result, in input's layout.")
     .CheckAttrs(CheckAttrs)
     .Check(CheckFusedConv2D);

@@ -55,7 +55,7 @@ void Scatter(const MutableFloatArray& to, int64_t begin, int64_t stride, int64_t
   for (int64_t i = 0; i < n; ++i) halves[i * stride] = piece[i];
 }
 
-// A number a channel, in float32, padded to whole tiles.
+// A number per channel, in float32, padded to whole tiles.
 struct Channels {
   std::vector<float> mean, scale, shift;
 };
@@ -131,7 +131,7 @@ class FusedGemm {
   }
 
  private:
-  // What one thread needs.
+  // The scratch memory of one thread.
   struct Scratch {
     explicit Scratch(const FusedGemm& gemm)
         : rows(gemm.gathers_ ? gemm.block_tiles_ * gemm.tile_.rows * gemm.sum_ : 0),
@@ -234,7 +234,7 @@ class FusedGemm {
     }
   }
 
-  // Where the rows of one tile lie in the input; zeros stand for what is outside.
+  // Where the rows of one tile lie in the input; zeros stand for positions outside.
   void FindRuns(int64_t from, int64_t first_row, int64_t slot, Scratch* scratch) const {
     const GemmParams& p = params_;
     for (int r = 0; r < tile_.rows; ++r) {

@@ -1,4 +1,4 @@
-// The inner loops of products and of what is fused to them, on the CPU: one tile of the product at
+// The inner loops of products and of the ops fused to them, on the CPU: one tile of the product at
 // a time, compiled for several instruction sets.
 
 #ifndef METAL_OPS_KERNELS_FUSED_MATMUL_FUSED_GEMM_SIMD_H_
@@ -29,8 +29,8 @@ void SumTile(const float* const* a, int64_t runs, int64_t run, const float* b, i
 void AddTileOfColumns(const float* a, int64_t a_row, int64_t n, const float* b, int64_t b_row,
                       int rows, bool narrow, float* tile);
 
-// What is done to a tile of sums: y = (y - mean) scale + shift (whichever are not null, each of as
-// many values as a tile has columns), + residual (not null: laid out as the tile), activation.
+// The ops on a tile of sums: y = (y - mean) scale + shift (whichever are not null, each of as many
+// values as a tile has columns), + residual (not null: laid out as the tile), activation.
 struct TileEpilogue {
   const float* mean = nullptr;
   const float* scale = nullptr;

@@ -1,4 +1,4 @@
-// MetalFusedMatMul: products of matrices and what follows them - bias or batch norm, residual,
+// MetalFusedMatMul: products of matrices and the ops after them - bias or batch norm, residual,
 // activation - in one pass over memory.
 
 #include "kernels/gemm/fused_call.h"
@@ -27,11 +27,10 @@ fused_ops is [BiasAdd or BatchNorm], [Add], [activation] in this order, each opt
     .Input("b: T", "any",
            "[..., k, n], or [..., n, k] if transposed. The leading dimensions of a and b are "
            "broadcast.")
-    .Input(
-        "args: TArgs", "any",
-        "What fused_ops takes, in their order. BiasAdd: bias of T. BatchNorm: gamma, beta, mean, "
-        "variance of float32, or scale, shift of T or float32. All of these are [n]. Add: a "
-        "residual of T, shaped like product.")
+    .Input("args: TArgs", "any",
+           "The arguments of fused_ops, in their order. BiasAdd: bias of T. BatchNorm: gamma, "
+           "beta, mean, variance of float32, or scale, shift of T or float32. All of these are "
+           "[n]. Add: a residual of T, shaped like product.")
     .Output("product: T", "any", "[..., m, n].")
     .CheckAttrs(CheckFusedAttrs)
     .Check(CheckFusedMatMul);

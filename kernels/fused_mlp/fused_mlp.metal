@@ -11,7 +11,7 @@ using namespace metal;
 constexpr constant int kRows = MLP_THREAD_ROWS, kPanel = MLP_PANEL;
 
 // Weights in float32, each matrix in panels of kPanel columns: element (i, j) of a panel is its
-// i * kPanel + j. One thread an element; z counts layers, then transposes.
+// i * kPanel + j. One thread per element; z counts layers, then transposes.
 template <typename T>
 [[kernel]] void fused_mlp_pack(device const T* weights [[buffer(0)]],
                                device float* packed [[buffer(1)]],
@@ -36,12 +36,12 @@ template <typename T>
       row < rows && column < columns ? float(weights[from + row * columns + column]) : 0.0f;
 }
 
-// What a thread keeps of a layer.
+// A thread's values of a layer.
 struct MlpRows {
   float at[kRows][MLP_MOST_COLUMNS];
 };
 
-// sums += x times a panel of so many rows.
+// sums += x times per panel with that many rows.
 inline void mlp_add(thread const MlpRows& x, uint terms, device const float* panel,
                     thread float (&sums)[kRows][kPanel]) {
   // A copy that is never indexed by a variable: it lives in registers.

@@ -51,8 +51,8 @@ inline float mlp_times_slope(uint activation, float squareplus_b, float d, float
   }
 }
 
-// Of four, in code of their own: what kernels have unrolled many times takes long to compile for each
-// new network.
+// Four values, in a function of their own: code that kernels unroll many times takes long to compile
+// for each new network.
 __attribute__((noinline)) inline float4 mlp_activated_4(uint activation, float squareplus_b,
                                                         float4 x) {
   return float4(

@@ -9,7 +9,7 @@
 
 using namespace metal;
 
-// As constants they leave neither branches nor registers for what a network does not have.
+// As constants they leave neither branches nor registers for parts that a network does not have.
 constant uint mlp_inputs [[function_constant(2)]];
 constant uint mlp_outputs [[function_constant(3)]];
 constant uint mlp_n_layers [[function_constant(4)]];
@@ -38,7 +38,7 @@ struct MlpGradient {
   using Group = MlpGroup<T, W, 1, false>;
   static constexpr constant int kLeft = Group::kLeft, kSums = Group::kSums;
   static constexpr constant int kAcross = kLeft < 2 ? kLeft : 2;
-  // What a simdgroup has of threadgroup memory: values, then gradients.
+  // A simdgroup's part of threadgroup memory: values, then gradients.
   static constexpr constant int kSpace = 2 * kLeft * ROWS16_BLOCK;
 
   Group group;
@@ -82,7 +82,7 @@ struct MlpGradient {
   }
 
   // Adds to the gradient of a layer's matrix: all simdgroups' values, transposed, times their
-  // gradients. Waits until they are there, and until nobody reads them any longer.
+  // gradients. Waits until they are there, and until all simdgroups have read them.
   ROWS_INLINE void add(int layer) thread {
     threadgroup_barrier(mem_flags::mem_threadgroup);
     const MlpTile t = tile(layer);
@@ -197,7 +197,7 @@ template <typename T, int W>
   g.simdgroup = simdgroup;
   g.group.packed = packed;
   g.group.biases = nullptr;
-  // Pieces at an edge and what is handed over are there by turns.
+  // Pieces at an edge and the values handed over share the memory in turns.
   g.group.space = (threadgroup float*)(space + simdgroup * uint(Gradient::kSpace));
   g.group.lane = lane;
   g.group.s = {mlp_inputs, W, mlp_outputs, mlp_n_layers, 0};

@@ -17,7 +17,7 @@ namespace {
 // Gradients keep the values of all layers for a part of the batch: what a processor's cache holds
 // some of; where simdgroups work, enough rows for all of them.
 constexpr int64_t kThreadScratch = int64_t{1} << 26, kGroupScratch = int64_t{1} << 29;
-// Of the weights' gradient.
+// Limits of the weights' gradient.
 constexpr int64_t kMostParts = 512, kMostGroups = 264;
 constexpr int64_t kMostChunk = 1 << 20;
 
@@ -29,7 +29,7 @@ Status ChooseGroups(DType type, bool* groups) {
   return AskedFor("METAL_OPS_MLP", "groups", "threads", groups);
 }
 
-// What all launches of one call share.
+// Shared by all launches of one call.
 class Launcher {
  public:
   Launcher(MetalCall& call, const Tensor& x, const Tensor& weights)
@@ -163,7 +163,7 @@ class Launcher {
     shader.Constant(0, plan.activation).Constant(1, plan.output_activation);
     return shader;
   }
-  // Of the rows of a chunk, of which a simdgroup has so many.
+  // The grid for the rows of a chunk, `group_rows` of them per simdgroup.
   Grid grid(int64_t group_rows) const {
     const int64_t rows = params.rows;
     return groups() ? Grid(32 * Pieces(rows, group_rows)) : Grid(Pieces(rows, MLP_THREAD_ROWS));

@@ -54,7 +54,7 @@ y_0 = x, y_l+1 = activation(y_l W_l + b_l). Sums are float32; each layer's resul
     .Attr("n_neurons: int = 64", "Columns of the hidden layers: 16, 32, 64 or 128.")
     .Attr("n_hidden_layers: int = 2", "1 to 8.", Between(1, MLP_MOST_HIDDEN))
     .Attr("activation: {'none', 'relu', 'exponential', 'sigmoid', 'squareplus'} = 'relu'",
-          "Of the hidden layers.")
+          "Activation of the hidden layers.")
     .Attr("output_activation: {'none', 'relu', 'exponential', 'sigmoid', 'squareplus'} = 'none'")
     .Attr("use_bias: bool = false")
     .Attr("squareplus_b: float = 4.0", "b of squareplus, (x + sqrt(x^2 + b)) / 2.",

@@ -21,7 +21,7 @@
 #define MLP_MOST_LAYERS (MLP_MOST_HIDDEN + 1)
 #define MLP_MOST_COLUMNS 128  // of inputs, hidden layers, outputs
 
-// What a thread that works alone has: rows of the batch, or of a matrix, and columns.
+// The tile of a thread that works alone: rows of the batch, or of a matrix, and columns.
 #define MLP_THREAD_ROWS 4
 #define MLP_PANEL 16
 
@@ -29,9 +29,9 @@
 // more registers; what it has of a matrix's gradient.
 #define MLP_GROUP_ROWS(width) ((width) <= 64 ? 32 : 16)
 #define MLP_BACKWARD_ROWS 16
-// Gradients in one piece (fused_mlp_gradient.metal): rows that a threadgroup of so many simdgroups
-// has at a time, and what networks it can do. A simdgroup sums 16 rows and up to 32 columns of each
-// matrix's gradient.
+// Gradients in one piece (fused_mlp_gradient.metal): rows that a threadgroup of that many
+// simdgroups has at a time, and the networks it can do. A simdgroup sums 16 rows and up to 32
+// columns of each matrix's gradient.
 #define MLP_GRADIENT_SIMDGROUPS 8
 #define MLP_GRADIENT_ROWS (16 * MLP_GRADIENT_SIMDGROUPS)
 #define MLP_GRADIENT_HIDDEN 4

@@ -1,4 +1,5 @@
-// What a call of FusedMlp computes, and where its weights lie: for the kernels of every device.
+// The computation of a call of FusedMlp, and where its weights lie: for the kernels of every
+// device.
 
 #ifndef METAL_OPS_KERNELS_FUSED_MLP_FUSED_MLP_PLAN_H_
 #define METAL_OPS_KERNELS_FUSED_MLP_FUSED_MLP_PLAN_H_

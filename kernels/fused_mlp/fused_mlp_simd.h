@@ -1,5 +1,4 @@
-// What is done to tiles of a small network's products on the CPU, compiled for several instruction
-// sets.
+// The ops on tiles of a small network's products on the CPU, compiled for several instruction sets.
 
 #ifndef METAL_OPS_KERNELS_FUSED_MLP_FUSED_MLP_SIMD_H_
 #define METAL_OPS_KERNELS_FUSED_MLP_FUSED_MLP_SIMD_H_
@@ -10,7 +9,7 @@
 
 namespace metal_ops {
 
-// An activation, and what its values are rounded to.
+// An activation, and the type that its values are rounded to.
 struct MlpLayerEnd {
   uint32_t activation;  // MLP_...
   float squareplus_b;

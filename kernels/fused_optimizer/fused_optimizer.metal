@@ -12,8 +12,8 @@ using namespace metal;
 
 #include "kernels/fused_optimizer/fused_optimizer_formula.h"
 
-// A rule takes element i of the variable, x, to its next value, and its state with it. What state
-// it has not is bound to nothing.
+// A rule takes element i of the variable, x, to its next value, and its state with it. State that a
+// rule does not have is bound to nothing.
 template <bool Amsgrad>
 struct adam {
   static float next(float x, float g, ulong i, device float* m, device float* v, device float* hat,
@@ -58,7 +58,7 @@ inline bool row_is_used(device const T* gradient, ulong first, ulong row) {
   return false;
 }
 
-// A thread a row, for the short rows of hash tables: rows without a gradient stay as they are.
+// A thread per row, for the short rows of hash tables: rows without a gradient stay as they are.
 template <typename T, typename Rule>
 kernel void fused_update_short_rows(device T* x [[buffer(0)]],
                                     device const T* gradient [[buffer(1)]],
@@ -86,7 +86,7 @@ kernel void fused_used_rows(device const T* gradient [[buffer(0)]],
   used[r] = row_is_used(gradient, r * params.row, params.row) ? 1 : 0;
 }
 
-// ... and a thread an element of those.
+// ... and a thread per element of those.
 template <typename T, typename Rule>
 kernel void fused_update_long_rows(device T* x [[buffer(0)]],
                                    device const T* gradient [[buffer(1)]],

@@ -1,4 +1,4 @@
-// What one update is told, out of a checked call: for the kernels of every device.
+// Arguments of one update, from a checked call: for the kernels of every device.
 
 #ifndef METAL_OPS_KERNELS_FUSED_OPTIMIZER_FUSED_OPTIMIZER_CALL_H_
 #define METAL_OPS_KERNELS_FUSED_OPTIMIZER_FUSED_OPTIMIZER_CALL_H_

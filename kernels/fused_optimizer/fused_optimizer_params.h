@@ -1,4 +1,4 @@
-// What one update of a variable is told, for host code and shader alike: all that follows from the
+// Arguments of one update of a variable, for host code and shader alike: all that follows from the
 // hyperparameters and the step, worked out once in double and rounded.
 //
 // Adam (Kingma and Ba 2015, end of section 2, epsilon being "epsilon hat"), AMSGrad (Reddi et al.
@@ -34,7 +34,7 @@ struct SgdParams {
   Real decay;  // lr * weight_decay
 };
 
-// What one dispatch of the shader is told. An op fills in its own part.
+// Arguments of one dispatch of the shader. An op fills in its own part.
 struct FusedUpdateParams {
   uint64_t n_elements;
   uint64_t row;  // elements of a row: a slice of the first dimension

@@ -18,7 +18,7 @@ namespace HWY_NAMESPACE {
 // Elements that half-precision variables are worked on at a time, a multiple of every vector.
 constexpr int64_t kPiece = 512;
 
-// Which elements of a vector take their next value: all, or those of rows in use.
+// The elements of a vector that take their next value: all, or those of rows in use.
 struct All {
   template <class V>
   HWY_INLINE V operator()(V next, V) const {

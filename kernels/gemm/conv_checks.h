@@ -1,4 +1,4 @@
-// What can be wrong with a convolution's attributes and shapes, and its sizes, for every device.
+// Checks of a convolution's attributes and shapes, and its sizes, for every device.
 
 #ifndef METAL_OPS_KERNELS_GEMM_CONV_CHECKS_H_
 #define METAL_OPS_KERNELS_GEMM_CONV_CHECKS_H_
@@ -19,7 +19,7 @@ struct ConvAttrs {
   std::vector<int64_t> explicit_paddings;
   std::string padding = "VALID";
   bool nchw = false;
-  // What to do about groups; null where the kernel has them.
+  // The remedy for groups; null where the kernel has them.
   const char* groups = "Grouped convolutions are not fused: use tf.nn.conv2d.";
 
   int dim_n() const { return 0; }

@@ -1,5 +1,5 @@
-// What is fused to a product, in float32 and in registers: channels, residual, activation. The
-// host chooses by function constants, so that a compiled pipeline has no branches left.
+// The ops fused to a product, in float32 and in registers: channels, residual, activation. The host
+// chooses by function constants, so that a compiled pipeline has no branches left.
 
 #ifndef METAL_OPS_KERNELS_GEMM_EPILOGUE_METAL_H_
 #define METAL_OPS_KERNELS_GEMM_EPILOGUE_METAL_H_
@@ -123,7 +123,8 @@ inline void epilogue_activate(thread float (&y)[N], float leakyrelu_alpha) {
 #undef EPILOGUE_CASE
 }
 
-// What does not depend on the row, for neighbouring columns. Only what the op has is filled in.
+// Values that do not depend on the row, for neighbouring columns. Only what the op has is filled
+// in.
 template <int N>
 struct EpilogueColumns {
   float mean[N], scale[N], shift[N];
@@ -143,7 +144,7 @@ struct FusedEpilogue {
     return epilogue_float_channels ? ((device const float*)values)[column] : float(values[column]);
   }
 
-  // What does not depend on the row: y -> (y - mean) scale + shift.
+  // Values that do not depend on the row: y -> (y - mean) scale + shift.
   struct Column {
     float mean, scale, shift;
   };

@@ -1,5 +1,5 @@
-// What a fused op does to a convolution's or product's result before storing it: names read by host
-// code and shaders alike. The formulas are in epilogue.metal.h.
+// The ops that a fused op applies to a convolution's or product's result before storing it: names
+// read by host code and shaders alike. The formulas are in epilogue.metal.h.
 
 #ifndef METAL_OPS_KERNELS_GEMM_EPILOGUE_PARAMS_H_
 #define METAL_OPS_KERNELS_GEMM_EPILOGUE_PARAMS_H_
@@ -10,13 +10,13 @@
 #include <stdint.h>
 #endif
 
-// What happens first, a channel at a time.
+// The first step, per channel.
 #define EPILOGUE_NO_CHANNELS 0
 #define EPILOGUE_BIAS 1         // y + bias
 #define EPILOGUE_SCALE_SHIFT 2  // y scale + shift
 #define EPILOGUE_BATCH_NORM 3   // (y - mean) / sqrt(variance + epsilon) gamma + beta
 
-// What happens last. Between the two a residual may be added.
+// The last step. Between the two a residual may be added.
 #define EPILOGUE_NO_ACTIVATION 0
 #define EPILOGUE_RELU 1
 #define EPILOGUE_RELU6 2
@@ -42,7 +42,7 @@
 // not overflow.
 #define EPILOGUE_MISH_LIMIT 20.0f
 
-// At most four tensors of a number a channel: gamma, beta, mean, variance.
+// At most four tensors of a number per channel: gamma, beta, mean, variance.
 #define EPILOGUE_CHANNEL_ARGS 4
 
 struct EpilogueParams {

@@ -1,4 +1,4 @@
-// What shaders of products of a few rows have in common: elements as float32, and sums over lanes and
+// Shared by shaders of products of a few rows: elements as float32, and sums over lanes and
 // simdgroups.
 
 #ifndef METAL_OPS_KERNELS_GEMM_FEW_ROWS_METAL_H_

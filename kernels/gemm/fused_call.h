@@ -1,4 +1,4 @@
-// What MetalFusedConv2D and MetalFusedMatMul have in common: inputs are two factors and args.
+// Shared by MetalFusedConv2D and MetalFusedMatMul: inputs are two factors and args.
 
 #ifndef METAL_OPS_KERNELS_GEMM_FUSED_CALL_H_
 #define METAL_OPS_KERNELS_GEMM_FUSED_CALL_H_
@@ -10,7 +10,7 @@
 
 namespace metal_ops {
 
-// What is fused. Errors are in call.shapes.
+// The fused ops of a call. Errors are in call.shapes.
 inline FusedOps FusedOpsOf(OpCall& call) {
   FusedOps fused;
   const int n_args = static_cast<int>(call.Types("TArgs").size());
@@ -34,7 +34,7 @@ inline void CheckFusedAttrs(OpCall& call) {
 }
 
 // `output` is the product's shape, with channels in dimension `channel_dim`; the call's output is
-// that, and what a residual knows of it.
+// that, and the dimensions that a residual knows.
 inline void CheckFusedCall(OpCall& call, ArgShape output, int channel_dim) {
   if (!call.shapes.ok()) return;
   const FusedOps fused = FusedOpsOf(call);

@@ -1,5 +1,5 @@
-// fused_ops and args of MetalFusedConv2D and MetalFusedMatMul: which sequences there are, and what
-// each takes from args. For shape functions and for the kernels of every device.
+// fused_ops and args of MetalFusedConv2D and MetalFusedMatMul: the sequences that exist, and the
+// args that each takes. For shape functions and for the kernels of every device.
 
 #ifndef METAL_OPS_KERNELS_GEMM_FUSED_OPS_H_
 #define METAL_OPS_KERNELS_GEMM_FUSED_OPS_H_
@@ -83,7 +83,7 @@ inline void ParseFusedOps(ArgShapes* shapes, const std::vector<std::string>& nam
   if (n_args == result.n_args()) *fused = result;
 }
 
-// What args must be made of: `type` is the op's T.
+// The types of args: `type` is the op's T.
 inline void CheckFusedTypes(ArgShapes* shapes, const FusedOps& fused, FloatType type,
                             const std::vector<FloatType>& args) {
   const auto require = [&](int i, bool right, const std::string& expected) {

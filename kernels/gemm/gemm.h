@@ -17,18 +17,18 @@ namespace metal_ops {
 // for any convolution; or, plain products and most convolutions, by groups (gemm_groups.h).
 enum class GemmWay { kThreads, kTiles, kFew, kBlocks, kWarpgroups, kConv };
 
-// What METAL_OPS_GEMM may ask for, in place of what device and sizes suggest.
+// The choices of METAL_OPS_GEMM, in place of the one that follows from device and sizes.
 enum GemmAsked { kAskTiles, kAskThreads, kAskGroups, kAskWarpgroups, kAskCached };
 Status AskedForGemm(int* asked);
 
-// What is fused to a product. `args` are the op's, in order.
+// The ops fused to a product. `args` are the op's, in order.
 struct GemmEpilogue {
   FusedOps fused;
   EpilogueParams params = {};
   std::vector<const Tensor*> args;
 };
 
-// What a fused shader is told of it; of none, that there is nothing.
+// The arguments of a fused shader for it; without an epilogue they say so.
 void AddEpilogue(const GemmEpilogue* epilogue, DType type, std::vector<Argument>* arguments,
                  Shader* shader);
 
@@ -36,7 +36,7 @@ void AddEpilogue(const GemmEpilogue* epilogue, DType type, std::vector<Argument>
 // use: the device decides, or METAL_OPS_GEMM.
 Status ChooseTiles(bool fits, bool* tiles);
 
-// What one thread sums where threads work alone, and the width of the panels of b that it reads.
+// A thread's tile where threads work alone, and the width of the panels of b that it reads.
 struct ThreadTile {
   const char* product;  // the shaders
   const char* filter;

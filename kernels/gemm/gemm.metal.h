@@ -132,7 +132,7 @@ inline void gemm_thread_tile(device const T* a, device const float* b, device T*
   if (params.filter_h == 1 && params.filter_w == 1 && params.in_h == 1 && params.out_h == 1 &&
       params.in_w == params.out_w && params.pad_left == 0 && params.pad_top == 0 &&
       params.rows <= long(params.out_w)) {
-    // A plain product: a short sum takes no longer than what follows takes to find where it lies.
+    // A plain product: a short sum takes no longer than finding the operands of an epilogue.
     long from[kRows];
     bool inside[kRows];
     for (int r = 0; r < kRows; ++r) {
@@ -201,7 +201,7 @@ inline void gemm_thread_tile(device const T* a, device const float* b, device T*
 }
 
 // b as panels of so many columns in float32, with zeros behind the last: element (k, j) of a panel
-// is its k * panel_columns + j. One thread a row of a panel.
+// is its k * panel_columns + j. One thread per row of a panel.
 template <typename T>
 [[kernel]] void gemm_pack(device const T* b [[buffer(0)]], device float* packed [[buffer(1)]],
                           constant GemmParams& params [[buffer(2)]],
@@ -232,7 +232,7 @@ template <typename T>
   for (; at < columns; ++at) to[at] = 0.0f;
 }
 
-// kRows rows and kColumns columns a thread; b is float32 as it is or packed.
+// kRows rows and kColumns columns per thread; b is float32 as it is or packed.
 template <typename T, int kRows, int kColumns>
 [[kernel, max_total_threads_per_threadgroup(32)]] void gemm_threads(
     device const T* a [[buffer(0)]], device const float* b [[buffer(1)]],

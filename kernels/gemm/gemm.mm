@@ -1,4 +1,4 @@
-// Products and convolutions on the Metal device: which shader, with what grid.
+// Products and convolutions on the Metal device: the choice of shader and grid.
 
 #include "kernels/gemm/gemm.h"
 
@@ -19,7 +19,7 @@ constexpr int64_t kRowsToPack = 49;
 // from their beginning to their end, and a is read once.
 constexpr int64_t kCachedBytes = 256 << 10, kPanelsTogether = 32;
 
-// What a group packs; no panel is wider.
+// The rows and columns that a group packs; no panel is wider.
 constexpr int64_t kPackedRows = 16, kPackedColumns = 256;
 
 // For what is smaller bringing terms together costs more than it gains.

@@ -64,7 +64,7 @@ gemm_blocks_parts(device const T* a [[buffer(0)]], device const T* b [[buffer(1)
                                                                lane);
 }
 
-// What a library that has these shaders says once.
+// Written once in a library that has these shaders.
 #define GEMM_BLOCK_KERNEL(kind, conv, size, T, ...) \
   INSTANTIATE_KERNEL("gemm_" #kind "_" #size "_" #T, gemm_blocks, conv, T, __VA_ARGS__)
 #define GEMM_BLOCKS_KERNELS_WITH(T)                              \

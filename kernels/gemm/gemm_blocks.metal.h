@@ -26,7 +26,7 @@ using namespace metal;
 constant bool gemm_a_turned [[function_constant(4)]];
 constant bool gemm_b_turned [[function_constant(5)]];
 
-// What a threadgroup has of a product: blocks down a band first, then the band's next columns.
+// A threadgroup's part of a product: blocks down a band first, then the band's next columns.
 template <typename T>
 struct GemmPlace {
   GemmLinesOf<T> a, b;
@@ -82,7 +82,8 @@ struct GemmConvCopy {
 
   device const T* at;
   constant GemmParams& params;
-  // Of the thread's lines: where the image begins, and the window in it, its top in the upper half.
+  // Per line of the thread: where the image begins, and the window in it, its top in the upper
+  // half.
   long image[kMine];
   int window[kMine];
   uint term, terms;
@@ -178,7 +179,7 @@ ROWS_INLINE inline void gemm_store_rows(threadgroup const float* space, device O
   }
 }
 
-// kRowTiles of 16 rows and kColumnTiles of 8 columns a simdgroup; kShares of them share the terms of
+// kRowTiles of 16 rows and kColumnTiles of 8 columns per simdgroup; kShares of them share the terms of
 // each step, where blocks are too few or too narrow for as many simdgroups.
 template <typename T, int kRows, int kColumns, int kDepth, int kRowTiles, int kColumnTiles,
           int kStages, int kShares>
@@ -305,8 +306,8 @@ struct GemmBlock {
       plain_sum<false, false>(place, memory, simd_row, simd_column, first, sums, thread_, lane);
     }
 
-    // Through threadgroup memory, which has been read by then: lanes store neighbours, and what is
-    // fused is there once, not for each element of a lane.
+    // Through threadgroup memory, which has been read by then: lanes store neighbours, and operands
+    // of the epilogue are there once, not for each element of a lane.
     metal::threadgroup_barrier(metal::mem_flags::mem_threadgroup);
     threadgroup float* const space =
         (threadgroup float*)memory + int(simdgroup) % (kDown * kAcross) * kShares * kSpace;

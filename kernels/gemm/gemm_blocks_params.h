@@ -24,11 +24,11 @@
 #define GEMM_MIDDLE_BLOCK 128, 128, 64, 4, 8, 3, 1
 #define GEMM_LOW_BLOCK 64, 64, 128, 4, 4, 3, 2
 #define GEMM_THIN_BLOCK 16, 32, 128, 1, 4, 6, 4
-// Of 32 KiB of threadgroup memory.
+// They take 32 KiB of threadgroup memory.
 #define GEMM_SMALL_BLOCK 64, 64, 32, 2, 4, 2, 1
 #define GEMM_SHORT_BLOCK 16, 32, 64, 1, 4, 2, 2
-// Of float32, which threads multiply, a tile of 32 x 64 a simdgroup (gemm_floats.metal.h). Small ones are of
-// 32 KiB, too.
+// For float32, which threads multiply, a tile of 32 x 64 per simdgroup (gemm_floats.metal.h). Small ones are
+// of 32 KiB, too.
 #define GEMM_LARGE_FLOATS 128, 128, 16, 2, 8, 3, 1
 #define GEMM_SMALL_FLOATS 64, 64, 16, 2, 8, 2, 1
 

@@ -52,7 +52,7 @@ struct GemmCachedSums {
   }
 };
 
-// `n` terms of what is cached by panels that begin at `b`.
+// `n` terms of the cached rows by panels that begin at `b`.
 inline void gemm_add_cached(thread GemmCachedSums& sums, thread const float* cached, int a_row,
                             int a_term, int rows, uint n, device const float* b, long b_panel) {
   for (uint p = 0; p < sums.panels; ++p) {

@@ -57,7 +57,7 @@ FEW_INLINE inline void gemm_few_lines(device const T* a, device const T* b, devi
   const uint first = (group.x * blocks + simdgroup / splits) * kColumns;
   const long first_row = long(group.y) * kRows;
   const uint depth = params.depth;
-  // What lies beyond the last row or column is summed as that is, and not stored.
+  // Rows and columns beyond the last are summed as the last, and not stored.
   long row_at[kRows], column_at[kColumns];
   FEW_UNROLL
   for (int r = 0; r < kRows; ++r) {
@@ -188,7 +188,8 @@ FEW_INLINE inline void gemm_few_columns(device const T* a, device const T* b, de
   }
 
   FewSum<kSums, kLanes>::run(sums, lane);
-  // What a lane is left with: its share of the sums of its columns, or, of few, one that others have, too.
+  // A lane's result: its share of the sums of its columns, or, where there are few, one that others have,
+  // too.
   constexpr int kGroups = 32 / kLanes, kLeft = kSums > kGroups ? kSums / kGroups : 1;
   constexpr int kAlike = kSums > kGroups ? 1 : kGroups / kSums;
   if (lane / kLanes % kAlike == 0) {
@@ -250,7 +251,7 @@ template <typename T, int kRows, int kColumns, bool kLines>
                                            simdgroup, lane);
 }
 
-// What a library that has these shaders says once.
+// Written once in a library that has these shaders.
 #define GEMM_FEW_KERNELS_OF(T, rows)                                                          \
   INSTANTIATE_KERNEL("gemm_few_lines_" #T "_" #rows, gemm_few, T, rows, GEMM_FEW_LINES, true) \
   INSTANTIATE_KERNEL("gemm_few_columns_" #T "_" #rows, gemm_few, T, rows, GEMM_FEW_LANES, false)

@@ -5,7 +5,7 @@
 
 // Rows that are multiplied at once: 1, 2, 4, or these.
 #define GEMM_FEW_ROWS 8
-// Of a threadgroup.
+// Per threadgroup.
 #define GEMM_FEW_SIMDGROUPS 8
 // Columns that a simdgroup has where they are lines of terms.
 #define GEMM_FEW_LINES 4

@@ -102,7 +102,7 @@ constexpr Warpgroups kWide = {"wide", GEMM_WIDE_WARPGROUPS}, kEven = {"even", GE
 // Threadgroups at once: the memory of a multiprocessor is one's, and there are 132 of them.
 constexpr int64_t kMultiprocessors = 132, kBusyEven = 60;
 
-// Wide blocks take twice as long as even ones, and are a quarter faster for what they do.
+// Wide blocks take twice as long as even ones, and are a quarter faster for their work.
 const Warpgroups& ChooseWarpgroups(const GemmParams& params, size_t memory) {
   if (kWide.bytes() > memory) return kSmallFour;
   const int64_t products = GemmProducts(params);
@@ -204,8 +204,8 @@ Status ChooseGemm(const GemmParams& params, DType type, bool fits, GemmWay* way)
     *way = GemmWay::kWarpgroups;
     return Status();
   }
-  // What the matrix unit takes is by blocks but for single rows, which it would multiply as 16. It has to be
-  // a unit that reads ahead (a discrete GPU's) for few rows.
+  // The matrix unit's products go by blocks except those of single rows, which it would multiply as 16. It
+  // has to be a unit that reads ahead (a discrete GPU's) for few rows.
   const bool few = IsFew(params) && (params.rows == 1 || SizeOf(type) != 2 || !IsDiscrete());
   if (few) *way = GemmWay::kFew;
   if (!few && (SizeOf(type) == 2 || by_threads)) *way = GemmWay::kBlocks;

@@ -1,6 +1,6 @@
 // Products in threadgroup tiles: GEMM_TILE_DEPTH terms of a GEMM_TILE_ROWS x GEMM_TILE_COLUMNS tile
 // are brought into threadgroup memory, where four simdgroups multiply them as 8x8 matrices, each a
-// quarter of the tile. Sums stay in registers. Which lane holds which element of a matrix is not
+// quarter of the tile. Sums stay in registers. The lane of an element of a matrix is not
 // documented, so for the epilogue each matrix goes through threadgroup memory.
 
 #ifndef METAL_OPS_KERNELS_GEMM_GEMM_TILE_METAL_H_

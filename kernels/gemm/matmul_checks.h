@@ -1,4 +1,4 @@
-// What can be wrong with a product of batched matrices, and its sizes, for every device.
+// Checks of a product of batched matrices, and its sizes, for every device.
 
 #ifndef METAL_OPS_KERNELS_GEMM_MATMUL_CHECKS_H_
 #define METAL_OPS_KERNELS_GEMM_MATMUL_CHECKS_H_
@@ -12,8 +12,8 @@
 
 namespace metal_ops {
 
-// Products of [m, k] and [k, n]. Which matrices of a and b make which of the product follows from
-// the batch dimensions: strides in matrices, 0 where one is repeated.
+// Products of [m, k] and [k, n]. The batch dimensions decide which matrices of a and b make which
+// of the product: strides in matrices, 0 where one is repeated.
 struct MatMulSizes {
   int64_t m = 0, k = 0, n = 0;
   std::vector<int64_t> batch;
@@ -42,7 +42,7 @@ struct MatMulSizes {
   }
 };
 
-// What shape functions and kernels check; sizes may be unknown. `output` gets the product's shape.
+// Checks of shape functions and kernels; sizes may be unknown. `output` gets the product's shape.
 inline void CheckMatMul(ArgShapes* shapes, const ArgShape& a, const ArgShape& b, bool transpose_a,
                         bool transpose_b, ArgShape* output) {
   *output = ArgShape();

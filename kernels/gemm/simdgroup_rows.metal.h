@@ -253,7 +253,7 @@ struct RowsOps {
     }
     metal::simdgroup_barrier(metal::mem_flags::mem_threadgroup);
   }
-  // A row's sum, or maximum, of what its lanes have.
+  // A row's sum, or maximum, of its lanes' values.
   ROWS_INLINE static float row_sum(float x) { return x + metal::simd_shuffle_xor(x, 1); }
   ROWS_INLINE static float row_max(float x) { return metal::max(x, metal::simd_shuffle_xor(x, 1)); }
   // Rows times factors. Not by a product with a diagonal matrix: NaN would go from row to row.

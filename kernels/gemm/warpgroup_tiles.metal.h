@@ -14,7 +14,7 @@ struct Panels {
   static constexpr constant int kSpread = 8;  // lines after which places repeat
   static constexpr constant int kPanel = 64 * kLines;
   static constexpr constant int kElements = kPanel * ((kLength + 63) / 64);
-  // Of a line's element; eight from a multiple of eight on are neighbours.
+  // The place of a line's element; eight from a multiple of eight on are neighbours.
   ROWS_INLINE static int place(int line, int along) {
 #if defined(__HAVE_WARPGROUP_MATRIX__)
     const int piece = (along / 8 ^ line) % 8;
@@ -56,8 +56,8 @@ struct WarpgroupProduct {
   }
   ROWS_INLINE static int b_at(int k) { return kColumnLines ? k / 64 * B::kPanel + k % 64 : k * 64; }
 
-  // sums += those 64 rows, of which the simdgroup has the 16 from 16 * part on. kAdds: sums of what
-  // was there; else of nothing.
+  // sums += those 64 rows, of which the simdgroup has the 16 from 16 * part on. kAdds: adds to the
+  // old sums; else starts at zero.
   ROWS_INLINE static void run(threadgroup const T* a, int row, threadgroup const T* b, int part,
                               thread Sums16 (&sums)[kColumns / 8], bool adds, uint lane) {
 #if defined(__HAVE_WARPGROUP_MATRIX__)

@@ -1,4 +1,4 @@
-// What a call of HammingDistance is told, for the kernels of every device.
+// Arguments of a call of HammingDistance, for the kernels of every device.
 
 #ifndef METAL_OPS_KERNELS_HAMMING_DISTANCE_HAMMING_DISTANCE_CALL_H_
 #define METAL_OPS_KERNELS_HAMMING_DISTANCE_HAMMING_DISTANCE_CALL_H_

@@ -15,7 +15,7 @@ namespace HWY_NAMESPACE {
 
 // Rows of so many bytes and more are counted in vectors: their sums cost what some words do.
 constexpr int64_t kLong = 128;
-// What a tile of b may take of the first cache while rows of a go over it, and how many rows.
+// The part of the first cache for a tile of b while rows of a go over it, and the number of rows.
 constexpr int64_t kTileBytes = 16 << 10, kTileRows = 16;
 
 constexpr uint64_t kLow = 0x7f7f7f7f7f7f7f7f, kHigh = 0x8080808080808080;

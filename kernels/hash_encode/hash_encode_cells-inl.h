@@ -37,7 +37,7 @@ constexpr size_t kMaxCorners = size_t{1} << HASH_ENCODE_MAX_DIMS;
 // Rows of points this far ahead are prefetched.
 constexpr size_t kAhead = 16;
 
-// What the first half of a block's work leaves for the second.
+// Results of the first half of a block's work, for the second.
 struct Block {
   alignas(64) uint32_t rows[kMaxCorners][kBlock + kAhead];  // within the level
   alignas(64) float weights[kMaxCorners][kBlock];  // or <d_outputs, row> for gradients of points

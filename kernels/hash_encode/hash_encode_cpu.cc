@@ -27,7 +27,7 @@ constexpr int64_t kStagedFloats = int64_t{16} << 20;
 // same anywhere.
 constexpr int64_t kLevelsPerSum = 2;
 
-// What the kernels share.
+// Shared by the kernels.
 class Hash : public HashEncodeCall {
  public:
   explicit Hash(CpuCall& call) : call_(call) {

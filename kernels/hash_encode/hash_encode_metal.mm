@@ -36,7 +36,7 @@ struct Hash {
   Shader OfFeatures(const char* stem, const char* part = "") const {
     return Shader(stem, part, table.dtype(), n_dims, n_features);
   }
-  // Those that a shader names of what the call has, and `more`.
+  // The call's arguments that a shader names, and `more`.
   std::vector<Argument> Named(std::initializer_list<std::string_view> names,
                               std::vector<Argument> more = {}) const {
     const Argument all[] = {{"tangents", tangents},     {"d_outputs", d_outputs},

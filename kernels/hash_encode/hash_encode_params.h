@@ -14,7 +14,7 @@
 #define HASH_ENCODE_MAX_LEVELS 32
 #define HASH_ENCODE_MAX_FEATURES 8
 
-// What one dispatch is told.
+// Arguments of one dispatch.
 struct HashEncodeParams {
   uint32_t n_points;
   uint32_t n_levels;

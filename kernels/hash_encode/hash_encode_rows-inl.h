@@ -1,5 +1,4 @@
-// What reading and adding to the table's rows have in common. Compiled once an instruction
-// set.
+// Shared by reading and adding to the table's rows. Compiled once per instruction set.
 
 // Toggled by foreach_target: once for each target.
 #if defined(METAL_OPS_HASH_ENCODE_ROWS_INL_H_) == defined(HWY_TARGET_TOGGLE)

@@ -32,8 +32,8 @@ inline void find_corner_weights(thread const GridCell<D>& at, device const float
   }
 }
 
-// The same additions, a row an access; along x the corners' rows are often r and r ^ 1, which two
-// features make one access of. Addresses are multiples of 16.
+// The same additions, one row per access; along x the corners' rows are often r and r ^ 1, which
+// two features make one access of. Addresses are multiples of 16.
 template <typename T, int D, int F>
 inline void add_wide(constant HashEncodeLevel& level, thread const uint* rows,
                      thread const float* weights, device const T* g, device atomic_float* table) {

@@ -19,8 +19,8 @@ struct HashEncodeLevel {
   uint32_t resolution;  // ceil(scale) + 1
   uint32_t offset;      // first row in the table
   uint32_t size;        // rows, at least 1
-  // What a corner's coordinate is multiplied by: primes if hashed, else dense strides (0 once they
-  // exceed `size`).
+  // Factors of a corner's coordinates: primes if hashed, else dense strides (0 once they exceed
+  // `size`).
   uint32_t factors[HASH_ENCODE_MAX_DIMS];
   uint32_t hashed;      // 1: combine with XOR, 0: with +
   uint32_t mask;        // size - 1 if size is a power of two, else 0

@@ -1,4 +1,4 @@
-// What losses over pieces of elements share on the CPU.
+// Shared by losses over pieces of elements on the CPU.
 
 #ifndef METAL_OPS_KERNELS_LOSSES_LOSS_PIECES_H_
 #define METAL_OPS_KERNELS_LOSSES_LOSS_PIECES_H_
@@ -22,9 +22,9 @@ inline void StoreOne(const MutableFloatArray& to, int64_t at, float value) {
 // Elements that are worked on at a time, a multiple of every vector.
 constexpr int64_t kLossPiece = 256;
 
-// Of a piece of elements: their losses, derivatives of these, and room for what they are made of.
-// One struct: a processor that compares addresses modulo 4096 would take stores to a buffer of
-// another frame for stores to the next inputs.
+// A piece of elements: their losses, derivatives of these, and scratch memory. One struct: a
+// processor that compares addresses modulo 4096 would take stores to a buffer of another frame for
+// stores to the next inputs.
 struct LossBuffers {
   alignas(64) float inputs[2][kLossPiece];
   float loss[kLossPiece], slopes[3][kLossPiece];
@@ -59,7 +59,7 @@ void ForLossPieces(CpuCall& call, bool reduce_last, int n_slopes, const Elements
       elements(at, m, buffers);
       reduce_last ? means.Add(buffers.loss, m) : store(0, at, m, buffers.loss, 1.0f);
       for (int i = 0; i < n_slopes; ++i) {
-        // Nobody may want a derivative: TensorFlow knows while it runs a graph.
+        // Derivatives may be unused: TensorFlow knows while it runs a graph.
         if (call.IsWanted(i + 1)) store(i + 1, at, m, buffers.slopes[i], weight);
       }
     }

@@ -18,7 +18,7 @@ using Kind = MetalKernelArgument::Kind;
 
 constexpr size_t kMaxArguments = 31;  // Metal's buffer indices
 
-// A shader, and what its arguments are: the attributes of a node.
+// A shader and its arguments: the attributes of a node.
 struct Kernel {
   const ShaderLibrary* library = nullptr;
   std::string function;
@@ -53,7 +53,7 @@ struct Kernel {
 // The kernel that this process keeps under a handle (metal_kernels_keep).
 Status FindKept(int64_t handle, const Kernel** kernel);
 
-// A tensor: what the shader gets of it, and what it may ask of its shape.
+// A tensor: its argument of the shader, and the parts of its shape that the shader may read.
 struct Array {
   Value value;
   DType dtype;

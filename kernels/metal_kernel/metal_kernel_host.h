@@ -39,7 +39,7 @@ struct metal_kernels_call {
   size_t n_inputs, n_params, n_outputs;
 };
 
-// A kernel that the process keeps, and what its op asks of it.
+// A kernel that the process keeps, and the functions that its op calls.
 struct metal_kernels_kept {
   void* kernel;
   const char* function;
@@ -47,8 +47,8 @@ struct metal_kernels_kept {
   bool atomic;
 };
 
-// The Code of what went wrong, and its sentence, which stays until the thread's next call; 0 and
-// "" otherwise.
+// The Code of an error, and its sentence, which stays until the thread's next call; 0 and ""
+// otherwise.
 typedef int metal_kernels_new_fn(const metal_kernels_spec* spec, void** kernel,
                                  const char** message);
 typedef int metal_kernels_run_fn(void* kernel, const metal_kernels_call* call,

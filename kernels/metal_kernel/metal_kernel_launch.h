@@ -1,4 +1,4 @@
-// What a call of MetalKernel asks for, out of its first input and its `arguments`, for all devices.
+// The launch of a call of MetalKernel, from its first input and its `arguments`, for all devices.
 
 #ifndef METAL_OPS_KERNELS_METAL_KERNEL_METAL_KERNEL_LAUNCH_H_
 #define METAL_OPS_KERNELS_METAL_KERNEL_METAL_KERNEL_LAUNCH_H_
@@ -55,13 +55,13 @@ inline std::string NotDeterministic(const std::string& function) {
          "each element, without atomic_outputs, or switch that off";
 }
 
-// The numbers of the input `launch`, by what they are.
+// The numbers of the input `launch`, by name.
 struct MetalKernelLaunch {
   int64_t grid[3], group[3];
   std::vector<int64_t> threadgroup_bytes;
   std::vector<std::vector<int64_t>> shapes;
 
-  // What is wrong with it, or "".
+  // The error in it, or "".
   std::string Read(const int64_t* values, int64_t n, size_t n_threadgroup, size_t n_outputs) {
     const int64_t* const end = values + n;
     const auto left = [&] { return end - values; };

@@ -1,5 +1,5 @@
-// Shaders that are text, on the processor: for MetalKernel on the CPU (metal_kernel_host.h). What
-// Python asks of the compiler is here too.
+// Shaders that are text, on the processor: for MetalKernel on the CPU (metal_kernel_host.h).
+// Python's questions to the compiler are answered here too.
 
 #include <unistd.h>
 
@@ -109,7 +109,8 @@ Status ToArray(void* processor, const metal_kernels_array& tensor, Buffers* buff
 }
 
 Status RunOnProcessor(const Kernel& kernel, const metal_kernels_call& call) {
-  // Who is forked from here on has none of the threads that do the work, and would wait for ever.
+  // A process forked from here on has none of the threads that do the work, and would wait for
+  // ever.
   static const pid_t first = getpid();
   if (getpid() != first) {
     return Internal("[", kernel.function,
@@ -159,7 +160,7 @@ Status RunOnProcessor(const Kernel& kernel, const metal_kernels_call& call) {
   return Internal([[error localizedDescription] UTF8String]);  // which names the kernel
 }
 
-// What C functions answer with.
+// The results of C functions.
 template <typename Body>
 int Answer(const char** message, const Body& body) {
   thread_local std::string said;

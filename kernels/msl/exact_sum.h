@@ -1,7 +1,7 @@
 // Sums of floats that do not depend on the order of the terms: for gradients under op determinism.
 //
 // Terms are turned into 64-bit integers in units of 2^(peak's exponent - 61 + bits of the count),
-// and integer addition is associative. What a term loses lies 2^-38 below the largest term even for
+// and integer addition is associative. A term loses less than 2^-38 of the largest term even for
 // 2^24 terms: less than float32 sums lose. Two passes over the terms: first meet(), then add().
 
 #ifndef METAL_OPS_KERNELS_MSL_EXACT_SUM_H_

@@ -7,7 +7,7 @@
 
 #include <metal_stdlib>
 
-// ln 2, and what float leaves of it.
+// ln 2, and the remainder that float drops from it.
 #define EXP_LOG_LN2 0.693147182f
 #define EXP_LOG_LN2_REST -1.90465432e-9f
 
@@ -31,7 +31,7 @@ inline float precise_expm1(float y) {
 inline float precise_log1p(float u) {
   using namespace metal;
   const float w = 1.0f + u;
-  // What the addition has rounded.
+  // The part that the addition has rounded away.
   const float added = w - 1.0f, lost = (1.0f - (w - added)) + (u - added);
   const int bits = as_type<int>(w);
   const int n = (bits - 0x3f3504f3) >> 23;  // the mantissa in [sqrt(1/2), sqrt(2))

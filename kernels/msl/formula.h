@@ -1,4 +1,4 @@
-// What formulas are written with that shaders and CPU kernels share: templates over the value type,
+// The functions of formulas that shaders and CPU kernels share: templates over the value type,
 // float here. kernels/simd/vector-inl.h has the same functions for vectors.
 
 #ifndef METAL_OPS_KERNELS_MSL_FORMULA_H_

@@ -1,4 +1,4 @@
-// Which element a thread works on.
+// The element that a thread works on.
 
 #ifndef METAL_OPS_KERNELS_MSL_GRID_H_
 #define METAL_OPS_KERNELS_MSL_GRID_H_

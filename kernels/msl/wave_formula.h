@@ -20,8 +20,8 @@ struct Wave {
   V sine, cosine;
 };
 
-// Of 2 pi u: whole turns dropped, then quarters, then Taylor's series up to pi / 4, where the first
-// term left out is below 2^-28.
+// Sine or cosine of 2 pi u: whole turns dropped, then quarters, then Taylor's series up to pi / 4,
+// where the first term left out is below 2^-28.
 template <typename V>
 METAL_OPS_FORMULA Wave<V> wave(Turns<V> u) {
   V r = (u.high - rint(u.high)) + u.low;

@@ -67,7 +67,7 @@ inline WideFloat wide_add(WideFloat a, WideFloat b) {
   return wide_renormalize(sum.high, sum.low + low.low);
 }
 
-// What is not finite has no `low`: 0 times infinity would make NaN of it.
+// Values that are not finite have no `low`: 0 times infinity would make NaN of it.
 inline WideFloat wide_multiply(WideFloat a, float b) {
   const WideFloat product = wide_product(a.high, b);
   if (!metal::isfinite(product.high)) return product;
@@ -85,8 +85,8 @@ inline bool wide_at_least(WideFloat a, float b) {
   return a.high > b || (a.high == b && a.low >= 0.0f);
 }
 
-// A WideFloat times a power of two: products of many factors, which leave float's range on the way.
-// `value` is 0, not finite, or has 0.5 <= |high| < 1.
+// A WideFloat times a power of two: for products of many factors, which leave float's range on the
+// way. `value` is 0, not finite, or has 0.5 <= |high| < 1.
 struct ScaledFloat {
   WideFloat value;
   int exponent;
@@ -119,7 +119,7 @@ inline ScaledFloat scaled_multiply(ScaledFloat a, ScaledFloat b) {
 inline ScaledFloat scaled_add(ScaledFloat a, ScaledFloat b) {
   if (a.value.high == 0.0f) return b;
   if (b.value.high == 0.0f) return a;
-  // What is not finite has exponent 0, and no shift changes it.
+  // Values that are not finite have exponent 0, and no shift changes it.
   const int exponent = metal::max(a.exponent, b.exponent);
   const int shift_a = metal::max(a.exponent - exponent, -100);
   const int shift_b = metal::max(b.exponent - exponent, -100);

@@ -21,8 +21,8 @@ struct PackedWindows {
   long begins[1];  // of each worker's
 };
 
-// What a step tells the other workers: its loss, slots that were taken and would have been, of both
-// kinds, of which the mean is wanted; and two numbers of the host, of which the sum is.
+// A step's message to the other workers: its loss, slots taken and slots that would have been
+// taken, of both kinds, whose mean is wanted; and two numbers of the host, whose sum is wanted.
 #define PACKED_MEANS 5
 
 // Begins as zeros. All is read and written by atomics: other devices are told at once.
@@ -79,7 +79,7 @@ kernel void packed_exchange_say(
     atomic_store_explicit(numbers + 3 + part, float(kept[part]), memory_order_relaxed);
     atomic_store_explicit(numbers + PACKED_MEANS + part, own[part], memory_order_relaxed);
   }
-  // What earlier kernels have put comes before it, too: they have ended.
+  // Values that earlier kernels have put come before it, too: they have ended.
   fence_all_devices();
   atomic_store_explicit(&window->step, step, memory_order_relaxed);
   *said = min(min(*table, *density), *colour);
@@ -117,7 +117,8 @@ kernel void packed_exchange_wait(device const PackedWindows& windows [[buffer(0)
   sums[number] = number < PACKED_MEANS ? sum / float(windows.n_workers) : sum;
 }
 
-// The mean of what workers have put from value `begin` on, once `waited` is there. A thread has four.
+// The mean of the values that workers have put from value `begin` on, once `waited` is there. A
+// thread has four.
 kernel void packed_exchange_mean(device const PackedWindows& windows [[buffer(0)]],
                                  device const float* waited [[buffer(1)]],
                                  device float* mean [[buffer(2)]],

@@ -1,4 +1,4 @@
-// What a step of the NeRF program is made of on a GPU, beside its encoding and its networks. How many
+// The parts of a step of the NeRF program on a GPU, beside its encoding and its networks. How many
 // rays and samples there are at most is known beforehand, how many there are only on the device: no
 // kernel waits for a number. python/metal_ops/nerf/packed.py and packed_training.py launch them.
 //
@@ -19,9 +19,9 @@ using namespace metal;
 #define PACKED_SUM_THREADS 256
 // Neighbouring lanes that march a ray, each a part of it: the longest ray is what all wait for.
 #define PACKED_MARCHERS 8
-// What counts says of a ray that is left out.
+// The value in counts of a ray that is left out.
 #define PACKED_LEFT_OUT 0xffffffffu
-// exp of what is beyond is opaque in any sample, and float32 gradients overflow.
+// exp of anything beyond is opaque in any sample, and float32 gradients overflow.
 #define PACKED_LEAST_LOG -15.0f
 #define PACKED_MOST_LOG 11.0f
 
@@ -249,7 +249,7 @@ kernel void packed_reached(device const T* features [[buffer(0)]],
   counts[ray] = uint(n);
 }
 
-// Which slot each sample that is kept comes from, and its ray. Grid: rays or slots.
+// The slot that each kept sample comes from, and its ray. Grid: rays or slots.
 kernel void packed_keep(device const int2* from [[buffer(0)]],
                         device const int2* spans [[buffer(1)]],
                         device const uint* totals [[buffer(2)]], device int* sources [[buffer(3)]],
@@ -365,7 +365,7 @@ kernel void packed_loss(
   const float3 error = rgb + light * behind - wanted;
   losses[i] = dot(error, error);
   const float3 d_rgb = 2.0f * scale * error;
-  // What the samples behind one add, from the front: all, less what has been passed.
+  // The light of the samples behind one, from the front: all, less the part that has been passed.
   float3 rest = rgb + light * behind;
   float before = 1.0f;
   for (int n = 0; n < span.y; ++n) {
@@ -456,15 +456,15 @@ kernel void packed_cells(device const float* densities [[buffer(0)]],
   for (uint d = 0; d < 3; ++d) points[3 * ulong(i) + d] = point[d];
 }
 
-// What is left of cells' densities; those that are never occupied are negative. Grid: cells.
+// The faded densities of cells; those that are never occupied are negative. Grid: cells.
 kernel void packed_faded(device const float* densities [[buffer(0)]],
                          device float* faded [[buffer(1)]], constant float& decay [[buffer(2)]],
                          uint cell [[thread_position_in_grid]]) {
   faded[cell] = densities[cell] * (densities[cell] < 0.0f ? 1.0f : decay);
 }
 
-// The largest density seen in each cell: `densities` begin as what is left of the old ones. Numbers
-// that are not negative are in the order of their bits. Grid: looks.
+// The largest density seen in each cell: `densities` begin as the faded old ones. Numbers that are
+// not negative are in the order of their bits. Grid: looks.
 template <typename T>
 kernel void packed_seen(device atomic_uint* densities [[buffer(0)]],
                         device const T* features [[buffer(1)]],

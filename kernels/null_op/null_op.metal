@@ -3,5 +3,5 @@
 #include "kernels/null_op/null_op_params.h"
 #include "kernels/runtime/elementwise.metal.h"
 
-// Of one input; a kernel for each of float, half and bfloat. The name is that of part 1.
+// The kernel of one input, for each of float, half and bfloat. The name is that of part 1.
 ELEMENTWISE_1("null_op", NullOp)

@@ -16,7 +16,7 @@
 #include "kernels/runtime/op.h"
 
 // Names are for ever: saved models hold them. New attributes get defaults, so that old models load.
-// Types, shapes and ranges are checked by what is said here, in graphs and on every device.
+// This declaration checks types, shapes and ranges, in graphs and on every device.
 DECLARE_OP("NullOp")
     .Doc("Scales a tensor: y = scale * x.")
     .Attr("T: {float, half, bfloat16} = DT_FLOAT")
@@ -24,6 +24,6 @@ DECLARE_OP("NullOp")
     .Input("x: T", "any", "A tensor of any shape.")
     .Output("y: T", "like x",
             "A tensor of the same shape and type. Computed in float32 and rounded once.")
-    // The input's memory becomes the output's where nobody else needs it.
+    // The input's memory becomes the output's where nothing else needs it.
     .Reuses(0)
     .Elementwise<NullOp>("null_op");

@@ -11,7 +11,7 @@ using namespace metal;
 
 #include "kernels/optimizer_step/optimizer_step_formula.h"
 
-// What is not there is bound to nothing.
+// Absent tensors are bound to nothing.
 template <typename T, typename Step>
 inline void step_element(device T* x, device const T* gradient,
                          constant OptimizerStepParams& params, device T* a, device T* b,

@@ -1,7 +1,7 @@
 // One element's step, in the order of Keras' elementary ops: one text for the shader and for the CPU's
 // vectors. No guard: included within the namespace of an instruction set.
 
-// The variable and up to three values that are kept of it; of what there is not, anything.
+// The variable and up to three values of its state; absent ones have any value.
 template <typename V>
 struct StepState {
   V x, a, b, c;

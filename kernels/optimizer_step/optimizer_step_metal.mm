@@ -8,7 +8,7 @@
 namespace metal_ops {
 namespace {
 
-// What is kept of the variable, then numbers, each an input's or nothing.
+// The variable's state, then numbers, each an input's or nothing.
 Status Step(MetalCall& call, const char* shader, OptimizerStepParams params,
             const std::vector<Argument>& more) {
   const Tensor& gradient = call.in(call.Index("gradient"));

@@ -1,4 +1,4 @@
-// What one dispatch of an optimizer's step is told. Its numbers are tensors of the device, as the graph
+// Arguments of one dispatch of an optimizer's step. Its numbers are tensors of the device, as the graph
 // has them.
 
 #ifndef METAL_OPS_KERNELS_OPTIMIZER_STEP_OPTIMIZER_STEP_PARAMS_H_

@@ -73,7 +73,7 @@ struct Adagrad {
   Real rate, epsilon;
 };
 
-// What is kept of the variable, in the order of StepState; null: there is none.
+// The variable's state, in the order of StepState; null: absent.
 template <typename T>
 struct Kept {
   T* of[kMaxKept];

@@ -134,7 +134,7 @@ void ProdGradOne(const float* g, const float* x, int64_t n, bool exclusive,
   }
 }
 
-// Of one thread.
+// Buffers of one thread.
 struct Buffers {
   std::vector<float> narrow[2];
   std::vector<double> before;

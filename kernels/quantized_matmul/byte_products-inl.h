@@ -1,6 +1,6 @@
 // Products of unsigned and signed bytes, four to a lane (AVX-512's VNNI): what products with codes of 4
-// and 8 bits are made of where a processor has them and blocks allow it. Codes are bytes as they are;
-// x is integers of one byte, or of three. Compiled once an instruction set.
+// and 8 bits are made of where a processor has them and blocks allow it. Codes are bytes as they are; x
+// is integers of one byte, or of three. Compiled once per instruction set.
 
 // Toggled by foreach_target: once for each target.
 #if defined(METAL_OPS_KERNELS_QUANTIZED_MATMUL_BYTE_PRODUCTS_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -36,15 +36,16 @@ HWY_INLINE hn::Vec<DSums> AddProducts(hn::Vec<DSums> sum, hn::Vec<hn::ScalableTa
   return sum;
 }
 
-// Products that compilers do not see together with their sum. Highway 1.0 promises them AVX-VNNI, which
-// processors with AVX-512's VNNI need not have (Ice Lake, Zen 4): clang made an instruction of it.
+// Products that compilers do not see together with their sum. Highway 1.0 maps them to AVX-VNNI, which
+// processors with AVX-512's VNNI may lack (Ice Lake, Zen 4): clang made an instruction of it.
 template <class V>
 HWY_INLINE V Unseen(V products) {
   asm("" : "+v"(products.raw));
   return products;
 }
 
-// What is loaded once, and in the order of the source, by which hardware knows what to read ahead.
+// Loads that happen once, and in the order of the source, by which hardware knows what to read
+// ahead.
 template <class V>
 HWY_INLINE V InOrder(V loaded) {
   asm volatile("" : "+v"(loaded.raw));
@@ -78,11 +79,11 @@ struct BytesOfX {
   // Vector of codes after vector: of all its terms the highest byte, then the next one.
   const int8_t* q;
   int64_t q_row;
-  // What is added to a vector's sums where codes count from their middle: minus that times their terms
-  // of x.
+  // The addend of a vector's sums where codes count from their middle: minus that times their terms of
+  // x.
   const int32_t* begin;
   int64_t begin_row;
-  // What one stands for, where not all of a row have that in common: in each block of a vector, or in
+  // The value of one unit, where it is not the same for a whole row: in each block of a vector, or in
   // each vector of a block.
   const float* steps;
   int64_t steps_row;
@@ -101,7 +102,7 @@ struct BytesOfX {
   }
 };
 
-// Of a vector's x, what each of the sixteen sums has.
+// The x of a vector for each of the sixteen sums.
 template <int kBits>
 HWY_INLINE hn::Vec<DSums> SumsOfX(const int8_t* q) {
   const auto ones = hn::Set(hn::ScalableTag<uint8_t>(), uint8_t{1});
@@ -186,15 +187,15 @@ HWY_INLINE VF LoadSome(const uint16_t* from, int64_t n) {
   return LoadHalves(df, some);
 }
 
-// What a few rows of x have in common with one of weights of whose blocks a vector has kBlocks: the
-// scales of sixteen blocks are read at a time, and lanes find theirs among them. S: float, or
+// The dot products of a few rows of x with one of weights whose blocks come kBlocks to a vector:
+// the scales of sixteen blocks are read at a time, and lanes find theirs among them. S: float, or
 // uint16_t for float16.
 template <int kBits, int kBytes, int kRows, bool kCentred, int kBlocks, typename S>
 HWY_INLINE void NarrowDot(const uint8_t* codes, const S* scales, const S* minima,
                           const QuantizedParams& p, const BytesOfX& x, float* products) {
   const hn::ScalableTag<float> df;
   constexpr int64_t kTerms = kTermsOfVector<kBits>, kVectors = kSumLanes / kBlocks;
-  // Scales of float16 times steps of x are no numbers that float32 has not.
+  // Products of float16 scales and steps of x are all exact in float32.
   constexpr bool kHalves = std::is_same<S, uint16_t>::value;
   const int64_t groups = p.groups, q_row = x.q_row, begin_row = x.begin_row;
   const int8_t* q = x.q;
@@ -267,7 +268,7 @@ bool HasFarDots(const QuantizedParams& p) {
   return HasNarrowBlocks<kBits>(p) && p.groups % kSumLanes == 0 && p.groups * p.block == p.inputs;
 }
 
-// What a row of x has in common with a few outputs, each `far` after the one before.
+// The dot products of a row of x with a few outputs, each `far` after the one before.
 template <int kBits, int kBytes, bool kCentred, int kBlocks, typename S>
 HWY_INLINE void FarDots(const uint8_t* codes, const S* scales, const S* minima, int64_t far,
                         const QuantizedParams& p, const BytesOfX& x, float* products) {
@@ -393,7 +394,7 @@ HWY_INLINE void WithNarrow(const CpuCall& call, const QuantizedParams& p, int64_
   }
 }
 
-// What kRows rows of x have in common with an output's weights.
+// The dot products of kRows rows of x with an output's weights.
 template <int kBits, int kBytes, int kRows, bool kCentred>
 HWY_INLINE void ByteDot(const CpuCall& call, const QuantizedParams& p, Rows& rows, int64_t output,
                         const BytesOfX& x, int64_t most, float* products) {
@@ -408,7 +409,7 @@ HWY_INLINE void ByteDot(const CpuCall& call, const QuantizedParams& p, Rows& row
                     });
 }
 
-// What one row of x has in common with outputs from `begin` to `end`.
+// The dot products of one row of x with outputs from `begin` to `end`.
 template <int kBits, int kBytes, bool kCentred>
 HWY_INLINE void ByteDots(const CpuCall& call, const QuantizedParams& p, Rows& rows, int64_t begin,
                          int64_t end, const BytesOfX& x, int64_t most, float* products) {

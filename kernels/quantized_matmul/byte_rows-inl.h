@@ -1,6 +1,6 @@
 // A few rows of x as integers of three bytes, for products of bytes: a block's numbers as multiples of a
-// step of which the greatest has some 2^22, as a sum of floats would round them beside it. Compiled
-// once an instruction set.
+// step of which the greatest has some 2^22, as a sum of floats would round them beside it. Compiled once
+// per instruction set.
 
 // Toggled by foreach_target: once for each target.
 #if defined(METAL_OPS_KERNELS_QUANTIZED_MATMUL_BYTE_ROWS_INL_H_) == defined(HWY_TARGET_TOGGLE)

@@ -7,8 +7,8 @@
 
 using namespace metal;
 
-// A row of x as integers from -127 to 127, and what one stands for: NaN where not all of x is finite.
-// Grid: 32, a simdgroup, x rows.
+// A row of x as integers from -127 to 127, and the value of one unit: NaN where not all of x is
+// finite. Grid: 32, a simdgroup, x rows.
 template <typename T>
 [[kernel]] void dynamic_rows(device const T* x [[buffer(0)]], device char* q [[buffer(1)]],
                              device float* steps [[buffer(2)]],

@@ -1,5 +1,5 @@
 // MetalDynamicMatMul on the CPU: rows of x are rounded to 8 bits, and products of integers are summed
-// in 32 bits up to a block's end. What has two codes a byte wants x in their order, first the even
+// in 32 bits up to a block's end. Codes that lie two to a byte need x in their order, first the even
 // ones of a unit, then the odd ones.
 
 #include <hwy/aligned_allocator.h>
@@ -107,7 +107,7 @@ HWY_INLINE void UnitCodes(const uint8_t* from, hn::Vec<D16> middle, hn::Vec<D16>
   }
 }
 
-// Adds products, each the sum of two neighbours', to what is the sum of both terms.
+// Adds products, each the sum of two neighbours', to the sums of both terms.
 HWY_INLINE void AddPairs(hn::Vec<D16> a, hn::Vec<D16> b, hn::Vec<D32>* terms) {
 #if HWY_TARGET == HWY_AVX3_DL
   const auto products = hn::ReorderWidenMulAccumulate(D32(), a, b, hn::Zero(D32()), terms[1]);
@@ -117,7 +117,7 @@ HWY_INLINE void AddPairs(hn::Vec<D16> a, hn::Vec<D16> b, hn::Vec<D32>* terms) {
 #endif
 }
 
-// What a few rows of rounded x, q_row apart, have in common with one of weights, but for its minima.
+// The dot products of a few rows of rounded x, q_row apart, with one of weights, without its minima.
 template <int kBits, int kRows>
 HWY_INLINE void IntegerDot(const Row& row, const QuantizedParams& p, const int16_t* q,
                            int64_t q_row, float* products) {
@@ -160,7 +160,7 @@ HWY_INLINE void IntegerDot(const Row& row, const QuantizedParams& p, const int16
   for (int r = 0; r < kRows; ++r) products[r] = hn::GetLane(hn::SumOfLanes(DF(), sums[r]));
 }
 
-// What the minima add to that: each times the sum of its block's x.
+// The minima's part of that: each times the sum of its block's x.
 float OfMinima(const Row& row, const QuantizedParams& p, const float* sums) {
   Floats of_lanes(0.0f);
   const int64_t lanes = Floats::Lanes();
@@ -183,7 +183,7 @@ class Words {
 
   Words(const QuantizedParams& p, int64_t) : p_(p) {}
   void Rounded(const X*, int64_t) {}
-  // Of one row, whether that has computed all outputs from `begin` to `end`.
+  // For one row: whether all outputs from `begin` to `end` have been computed.
   bool Dots(const CpuCall&, Rows&, int64_t, int64_t, const X*, const float*, float*) const {
     return false;
   }
@@ -274,7 +274,7 @@ void DynamicProduct(CpuCall& call, const QuantizedParams& p) {
       }
     });
     const int64_t pieces = (p.outputs + kOutputsAtOnce - 1) / kOutputsAtOnce;
-    // Of few rows most is to wait for the codes.
+    // With few rows most of the time is spent waiting for the codes.
     const int64_t cycles =
         kOutputsAtOnce * (p.inputs * (1 + n) / Kind<kBits>::kTermsOfStep + p.bytes / 4 + 16);
     call.ParallelFor(pieces, cycles, [&](int64_t begin, int64_t end) {

@@ -1,4 +1,4 @@
-// What a checked call of MetalLookupMatMul or MetalLookupWeights is told, for the kernels of every
+// Arguments of a checked call of MetalLookupMatMul or MetalLookupWeights, for the kernels of every
 // device.
 
 #ifndef METAL_OPS_KERNELS_QUANTIZED_MATMUL_LOOKUP_MATMUL_CALL_H_

@@ -11,7 +11,7 @@
 
 // Rows of x that codes are read once for.
 #define LOOKUP_ROWS 4
-// Of a threadgroup, where its simdgroups have an output each.
+// Per threadgroup, where its simdgroups have an output each.
 #define LOOKUP_SIMDGROUPS 8
 
 struct LookupParams {

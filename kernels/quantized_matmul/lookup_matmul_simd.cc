@@ -21,7 +21,7 @@ namespace HWY_NAMESPACE {
 
 constexpr int kSixteen = 16, kLanes = HWY_MAX_BYTES / 4, kParts = kSixteen / kLanes;
 
-// Which bytes of sixteen codes have the first bits of lane i's, and by how much they are to be shifted.
+// The bytes of sixteen codes that hold the first bits of lane i's code, and their shifts.
 template <int kBits>
 struct Places {
   alignas(64) uint8_t bytes[4 * kSixteen];
@@ -54,7 +54,7 @@ struct Lookup {
   VF tables[kTables];
   const float* table;
 
-  // Of at least 16 values.
+  // `values` are at least 16.
   HWY_INLINE Lookup(const Places<kBits>& places, const float* values) : table(values) {
     for (int part = 0; part < kParts; ++part) {
       bytes[part] = hn::Load(DB(), places.bytes + part * 4 * kLanes);
@@ -156,7 +156,7 @@ class Outputs {
   int64_t group_ = -1;
 };
 
-// What a few rows of x have in common with an output's weights.
+// The dot products of a few rows of x with an output's weights.
 template <int kBits, int kRows>
 HWY_INLINE void Dot(Outputs<kBits>& outputs, int64_t output, int64_t inputs, const float* x,
                     int64_t x_row, float* products) {

@@ -6,7 +6,7 @@
 #define INSTANTIATE_ROWS(T, S, bits, rows, steps)                                               \
   INSTANTIATE_KERNEL("quantized_groups_" #T "_" #S "_" #bits "_" #rows, quantized_groups, T, S, \
                      bits, rows, QUANTIZED_LINES, steps)
-// Of one row, registers are left for more codes at a time.
+// With one row, registers are left for more codes at a time.
 #define INSTANTIATE_BITS(T, S, bits) \
   INSTANTIATE_ROWS(T, S, bits, 1, 4) \
   INSTANTIATE_ROWS(T, S, bits, 2, 2) \

@@ -16,7 +16,7 @@ struct QuantizedEight {};
 template <>
 struct QuantizedEight<4> {
   using type = uint;
-  // Of 1024 + code the code is the last bits in half, too, and the difference is exact.
+  // In half, the last bits of 1024 + code are the code, too, and the difference is exact.
   FEW_INLINE static void floats(uint codes, thread float (&to)[8]) {
     FEW_UNROLL
     for (int i = 0; i < 4; ++i) {

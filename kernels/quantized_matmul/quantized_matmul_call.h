@@ -1,4 +1,4 @@
-// What a checked call of MetalQuantizedMatMul or MetalDequantize is told, for the kernels of every
+// Arguments of a checked call of MetalQuantizedMatMul or MetalDequantize, for the kernels of every
 // device.
 
 #ifndef METAL_OPS_KERNELS_QUANTIZED_MATMUL_QUANTIZED_MATMUL_CALL_H_

@@ -8,7 +8,7 @@
 namespace metal_ops {
 namespace {
 
-// Rows of x up to which codes are unpacked as they are multiplied: by few threads a row they are read
+// Rows of x up to which codes are unpacked as they are multiplied: by few threads per row they are read
 // as often as there are tiles of rows.
 constexpr int64_t kFewRows = 2 * QUANTIZED_GROUP_ROWS;
 
@@ -67,7 +67,7 @@ Status QuantizedMatMul(MetalCall& call) {
   if (params.rows == 0 || params.outputs == 0) return Status();
   bool groups = false;
   RETURN_IF_ERROR(ChooseGroups(&groups));
-  // Of more rows the weights are unpacked into memory, for a product of matrices.
+  // For more rows the weights are unpacked into memory, for a product of matrices.
   if (params.rows <= kFewRows || params.inputs == 0) return Few(call, params, groups);
   return UnpackedProduct(call, params.outputs, params.inputs, [&](const Tensor& weights) {
     return Unpack(call, params, 1, groups, weights);

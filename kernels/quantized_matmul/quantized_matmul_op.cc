@@ -1,5 +1,5 @@
-// Products with weights that are codes of 4 or 8 bits, or places in lookup tables, and what the codes
-// stand for.
+// Products with weights that are codes of 4 or 8 bits, or indices into lookup tables, and the values
+// of the codes.
 
 #include <string>
 
@@ -62,7 +62,7 @@ void CheckDequantize(OpCall& call) {
 void Attrs(OpBuilder& op) {
   op.Attr("T: {float, half, bfloat16} = DT_FLOAT")
       .Attr("S: {float, half} = DT_HALF")
-      .Attr("bits: int = 4", "Of a code: 4 or 8.")
+      .Attr("bits: int = 4", "Bits of a code: 4 or 8.")
       .Attr("block: int = 32",
             "Neighbouring codes of a row that share a scale, a multiple of 32; 0: all of a row.");
 }
@@ -73,7 +73,7 @@ void Weights(OpBuilder& op) {
       .Input("scales: S", "[scale_rows, groups]",
              "One a block, [outputs, ceil(inputs / block)]; [1, ...]: all rows have the same.")
       .Input("minima: S", "any",
-             "What code 0 stands for, like scales; [0] for codes around 2^(bits - 1), which is 0.");
+             "The values of code 0, like scales; [0] for codes around 2^(bits - 1), which is 0.");
 }
 
 DECLARE_OP("MetalQuantizedMatMul")
@@ -102,7 +102,7 @@ that is not finite gives NaN. Differentiable with respect to x, as if that was n
     .Check(CheckProduct);
 
 DECLARE_OP("MetalDequantize")
-    .Doc("What quantized weights stand for: scale code + minimum, rounded once.")
+    .Doc("The values of quantized weights: scale code + minimum, rounded once.")
     .With(Attrs)
     .Attr("inputs: int", "Codes of a row.", AtLeast(0))
     .With(Weights)
@@ -160,7 +160,7 @@ void CheckLookup(OpCall& call) {
 void LookupAttrs(OpBuilder& op) {
   op.Attr("T: {float, half, bfloat16} = DT_FLOAT")
       .Attr("S: {float, half} = DT_HALF")
-      .Attr("bits: int = 4", "Of a code: 2, 3, 4, 6 or 8.")
+      .Attr("bits: int = 4", "Bits of a code: 2, 3, 4, 6 or 8.")
       .Attr("group: int = 16", "Neighbouring rows of codes that share a table; 0: all.",
             AtLeast(0));
 }
@@ -171,7 +171,7 @@ void TablesAndCodes(OpBuilder& op) {
         "Rows of codes, [outputs, ceil(inputs bits / 8)], one behind the other from a byte's low "
         "bits on.")
       .Input("tables: S", "[tables, values]",
-             "What codes stand for, [ceil(outputs / group), 2^bits].");
+             "The values of codes, [ceil(outputs / group), 2^bits].");
 }
 
 DECLARE_OP("MetalLookupMatMul")
@@ -187,7 +187,7 @@ Weights and sums are in float32 whatever T, and y is rounded once. Differentiabl
     .Check(CheckLookupProduct);
 
 DECLARE_OP("MetalLookupWeights")
-    .Doc("What codes stand for in their rows' tables: table[code], rounded once.")
+    .Doc("The values of codes in their rows' tables: table[code], rounded once.")
     .With(LookupAttrs)
     .Attr("inputs: int", "Codes of a row.", AtLeast(0))
     .With(TablesAndCodes)

@@ -42,7 +42,7 @@ HWY_INLINE Floats ToFloats(hn::Vec<hn::ScalableTag<int32_t>> x) {
   return Floats(hn::ConvertTo(hn::ScalableTag<float>(), x));
 }
 
-// Calls run(first, n, scale, minimum) for what [begin, begin + n) has of each block.
+// Calls run(first, n, scale, minimum) for the part of [begin, begin + n) in each block.
 template <typename Run>
 HWY_INLINE void ForBlocks(const Row& row, int64_t begin, int64_t n, const Run& run) {
   int64_t group = begin / row.block, end = (group + 1) * row.block;
@@ -110,7 +110,7 @@ HWY_INLINE void Unpack(const Row& row, int64_t begin, int64_t n, float* to) {
   });
 }
 
-// What a few rows of x have in common with one of weights. Plain vectors, which the compiler keeps in
+// The dot products of a few rows of x with one of weights. Plain vectors, which the compiler keeps in
 // registers: no function but this one sees them, and all loops over them have constant bounds.
 template <int kBits, int kRows>
 HWY_INLINE void Dot(const Row& row, int64_t inputs, const float* x, int64_t x_row,
@@ -119,7 +119,7 @@ HWY_INLINE void Dot(const Row& row, int64_t inputs, const float* x, int64_t x_ro
   const hn::ScalableTag<int32_t> integers;
   const int64_t lanes = Floats::Lanes();
   const auto low_bits = hn::Set(integers, 15);
-  // Of low and high bits, or of every other vector.
+  // Low and high bits, or every other vector.
   VF sums[kRows][2];
   for (int r = 0; r < kRows; ++r) sums[r][0] = sums[r][1] = hn::Zero(df);
   int64_t group = 0, end = 0, high = 0;

@@ -1,4 +1,4 @@
-// Rows of quantized weights on the CPU. Compiled once an instruction set.
+// Rows of quantized weights on the CPU. Compiled once per instruction set.
 
 // Toggled by foreach_target: once for each target.
 #if defined(METAL_OPS_KERNELS_QUANTIZED_MATMUL_QUANTIZED_ROWS_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -20,8 +20,8 @@ HWY_BEFORE_NAMESPACE();
 namespace metal_ops {
 namespace HWY_NAMESPACE {
 
-// What a row's codes and scales are read from is fetched some rows before: each page is the end of what
-// hardware reads ahead. Into the second cache: the first waits for too few lines at a time.
+// A row's codes and scales are prefetched some rows before: hardware prefetching ends with each page.
+// Into the second cache: the first waits for too few lines at a time.
 constexpr int64_t kCodesAhead = 8192, kScalesAhead = 1024;
 HWY_INLINE void FetchCodes(const uint8_t* from, int64_t ahead = kCodesAhead) {
   __builtin_prefetch(from + ahead, 0, 2);
@@ -73,7 +73,7 @@ class Rows {
     for (std::vector<float>& room : rooms_) room.resize(n);
     scales_ = call_.Read(first_ + 1, at, n, rooms_[0].data());
     if (p_.use_minima != 0) minima_ = call_.Read(first_ + 2, at, n, rooms_[1].data());
-    // Those of the next rows, so that nobody waits for them then.
+    // Those of the next rows, so that no loop waits for them then.
     if (!shared && p_.groups > 1) {
       for (int input = 1; input <= (p_.use_minima != 0 ? 2 : 1); ++input) {
         const FloatArray next = call_.floats(first_ + input);

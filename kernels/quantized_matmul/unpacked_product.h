@@ -1,4 +1,4 @@
-// What kernels of products with packed weights have in common on the Metal device: who shares an
+// Shared by kernels of products with packed weights on the Metal device: the threads that share an
 // output, and a product with weights that a launch unpacks into memory.
 
 #ifndef METAL_OPS_KERNELS_QUANTIZED_MATMUL_UNPACKED_PRODUCT_H_
@@ -22,7 +22,8 @@ inline Status ChooseGroups(bool* groups) {
 // y = x w^T of input 0; `unpack(weights)` launches what fills them, [outputs, inputs].
 template <typename Unpack>
 Status UnpackedProduct(MetalCall& call, int64_t outputs, int64_t inputs, const Unpack& unpack) {
-  // What multiplies in tiles or blocks takes both factors in one type; else b is packed as float32 anyway.
+  // Kernels that multiply in tiles or blocks take both factors in one type; else b is packed as float32
+  // anyway.
   bool tiles = false;
   RETURN_IF_ERROR(ChooseTiles(call.in_shapes[0].dims[0] >= 16 && outputs >= 16, &tiles));
   Tensor weights;

@@ -1,5 +1,5 @@
 // Products of many rows with weights that are unpacked for all of them: a few outputs' weights at a
-// time, in the cache. Compiled once an instruction set.
+// time, in the cache. Compiled once per instruction set.
 
 // Toggled by foreach_target: once for each target.
 #if defined(METAL_OPS_KERNELS_QUANTIZED_MATMUL_WEIGHT_TILES_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -84,8 +84,8 @@ HWY_INLINE void AddTiles(const float* x, int64_t x_row, const float* weights, in
   }
 }
 
-// Of n_rows rows of x, x_row floats apart, from row `first_row` of y on. `unpacker()` is what a thread
-// unpacks by: it is called with an output, the first of its weights, how many, and where to.
+// For n_rows rows of x, x_row floats apart, from row `first_row` of y on. `unpacker()` is what a
+// thread unpacks by: it is called with an output, the first of its weights, how many, and where to.
 template <typename Unpacker>
 void ManyRows(CpuCall& call, int64_t outputs, int64_t inputs, int64_t first_row, int64_t n_rows,
               const float* x, int64_t x_row, const Unpacker& unpacker) {
@@ -104,7 +104,7 @@ void ManyRows(CpuCall& call, int64_t outputs, int64_t inputs, int64_t first_row,
         for (int64_t o = 0; o < n; ++o) {
           unpack(output + o, at, terms, weights.get() + o * kChunkRow);
         }
-        // What a tile has beyond the outputs is computed of old weights, and not looked at.
+        // The part of a tile beyond the outputs is computed from old weights, and not read.
         int64_t row = 0;
         for (; row + kTileRows <= n_rows; row += kTileRows) {
           AddTiles<kTileRows>(x + row * x_row + at, x_row, weights.get(), n, terms,

@@ -1,7 +1,7 @@
-// Products of a few rows of x with codes of 4 bits, eight to a lane of AVX-512: what MetalQuantizedMatMul
-// is made of where blocks allow it. A lane's lowest four bits look its code up, and one shift brings the
-// next: no code is widened by itself, and scales are multiplied with once a vector, not once a weight.
-// Compiled once an instruction set.
+// Products of a few rows of x with codes of 4 bits, eight to a lane of AVX-512: the inner loop of
+// MetalQuantizedMatMul where blocks allow it. A lane's lowest four bits look its code up, and one shift
+// brings the next: no code is widened by itself, and scales are multiplied with once per vector, not once
+// per weight. Compiled once per instruction set.
 
 // Toggled by foreach_target: once for each target.
 #if defined(METAL_OPS_KERNELS_QUANTIZED_MATMUL_WORD_PRODUCTS_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -77,7 +77,7 @@ class WordRows {
   std::vector<float> sums_;
 };
 
-// What rows of x have in common with one of weights. `kNarrow`: blocks are smaller than a vector's codes.
+// The dot products of rows of x with one of weights. `kNarrow`: blocks are smaller than a vector's codes.
 // A row at a time: memory that is read in more than one place at once comes at half the rate.
 template <bool kNarrow, int kRows>
 HWY_INLINE void WordDot(const Row& row, const QuantizedParams& p, const WordRows& x,
@@ -85,7 +85,7 @@ HWY_INLINE void WordDot(const Row& row, const QuantizedParams& p, const WordRows
   const hn::ScalableTag<float> df;
   const hn::ScalableTag<int32_t> di;
   const hn::ScalableTag<uint8_t> du;
-  // Around the middle, so that what minima add is no larger than what weights are.
+  // Around the middle, so that the minima's part is no larger than the weights.
   const VF meant = hn::Sub(hn::ConvertTo(df, hn::Iota(di, 0)), hn::Set(df, p.middle));
   const int64_t steps = (p.inputs + kWordTerms - 1) / kWordTerms;
   const int64_t blocks = kNarrow ? kWordTerms / p.block : 1;

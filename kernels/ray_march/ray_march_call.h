@@ -21,7 +21,7 @@ inline int64_t BytesPerLevel(const OpCall& call) {
   return BytesOfCells(resolution * resolution * resolution);
 }
 
-// What the marching says when a ray has more than RAY_MARCH_MAX_STEPS steps; -1: none has.
+// The error when a ray has more than RAY_MARCH_MAX_STEPS steps; -1: none has.
 inline void RequireFewSteps(OpCall& call, int64_t bad_ray) {
   call.shapes.Require(bad_ray < 0,
                       "step must cut a ray into at most " + std::to_string(RAY_MARCH_MAX_STEPS) +
@@ -37,7 +37,7 @@ inline void RequireIndexable(OpCall& call, int64_t n_samples) {
           " samples, got int32. Use int64, or fewer rays at a time.");
 }
 
-// What all rays share.
+// Shared by all rays.
 inline RayMarchParams MakeRayMarchParams(const OpCall& call) {
   float aabb[6];
   std::memcpy(aabb, call.HostValue(3), sizeof(aabb));

@@ -15,8 +15,8 @@ namespace {
 
 constexpr int64_t kRaysPerBlock = 64;
 
-// What lies empty in whole blocks of 8^3 or 4^3 cells, so that rays cross empty space in few
-// strides. Which steps are samples does not depend on it.
+// Empty blocks of 8^3 or 4^3 cells, so that rays cross empty space in few strides. They do not
+// change which steps are samples. Which steps are samples does not depend on it.
 struct EmptyBlocks {
   static constexpr int kLarge = 8, kSmall = 4;  // cells along an edge
 

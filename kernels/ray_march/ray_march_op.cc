@@ -88,7 +88,7 @@ that take it read it.)doc")
     .Check(CheckRayMarch);
 
 DECLARE_OP("PackOccupancy")
-    .Doc("Bits that say which densities are above a threshold: what RayMarch takes as occupancy.")
+    .Doc("Bits that say which densities are above a threshold: RayMarch's occupancy.")
     .Input("densities: float", "[levels, cells]", "[levels, cells].")
     .Input("threshold: float", "[]", "A scalar.")
     .Output("occupancy: uint8", "any",

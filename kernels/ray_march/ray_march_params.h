@@ -26,7 +26,7 @@
 // Infinity: the largest float is as far, and arithmetic on it yields no NaN.
 #define RAY_MARCH_FAR 3.402823466e38f
 
-// What the counting pass writes for a ray that has more than RAY_MARCH_MAX_STEPS steps.
+// The count of a ray that has more than RAY_MARCH_MAX_STEPS steps.
 #define RAY_MARCH_TOO_LONG 0xffffffffu
 
 struct RayMarchParams {

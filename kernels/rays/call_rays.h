@@ -1,4 +1,4 @@
-// Rays of samples in CPU kernels: packed_info, whose shape has been checked, with what it holds.
+// Rays of samples in CPU kernels: packed_info, whose shape has been checked, and its numbers.
 
 #ifndef METAL_OPS_KERNELS_RAYS_CALL_RAYS_H_
 #define METAL_OPS_KERNELS_RAYS_CALL_RAYS_H_
@@ -21,8 +21,8 @@ inline bool InitRays(CpuCall& call, int packed_info, int samples, PackedRays* ra
   return error.empty();
 }
 
-// Zeros for samples of no ray, in an output of samples. What belongs to a ray is left alone, so
-// that the output may be an input's memory.
+// Zeros for samples of no ray, in an output of samples. Samples that belong to a ray are left
+// alone, so that the output may be an input's memory.
 inline void ClearUncovered(const CpuCall& call, const PackedRays& rays, int output) {
   // An empty output has no address.
   if (rays.covers_all() || call.outputs[output].n_bytes == 0) return;

@@ -47,8 +47,8 @@ class MetalRays {
   Value spans() const { return HostArray(spans_.data(), static_cast<int64_t>(spans_.size())); }
   Value layout() const { return layout_; }
 
-  // A kernel's one launch, a thread a ray, with these and "spans" and "layout" as arguments. Results
-  // of samples of no ray, in `outputs`, become zero before.
+  // A kernel's one launch, a thread per ray, with these and "spans" and "layout" as arguments.
+  // Results of samples of no ray, in `outputs`, become zero before.
   static Status Launch(MetalCall& call, int packed_info, int samples,
                        std::initializer_list<int> outputs, const Shader& shader,
                        std::vector<Argument> arguments, const char* file = __builtin_FILE(),

@@ -67,7 +67,7 @@ class PackedRays {
   int64_t n_rays() const { return n_rays_; }
   int64_t n_samples() const { return n_samples_; }
   bool packed() const { return packed_; }
-  // Of dense samples.
+  // For dense samples.
   int64_t samples_per_ray() const { return per_ray_; }
   // Whether every sample belongs to a ray. Results of those that do not are zero.
   bool covers_all() const { return covers_all_; }

@@ -10,9 +10,9 @@
 
 namespace metal_ops {
 
-// What every op on packed samples says of its samples and packed_info. `names` are what a sample
-// array's dimensions are called from here on: {"samples"}, or {"rays", "samples"} if dense; none if
-// the rank is not known yet.
+// The declaration of samples and packed_info that ops on packed samples share. `names` are what a
+// sample array's dimensions are called from here on: {"samples"}, or {"rays", "samples"} if dense;
+// none if the rank is not known yet.
 inline std::vector<std::string> ExpectSamples(ArgShapes* shapes, const char* arg,
                                               const ArgShape& samples,
                                               const ArgShape& packed_info) {

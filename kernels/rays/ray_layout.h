@@ -1,5 +1,5 @@
-// Which samples belong to a ray, as shaders are told: a table of spans for packed samples, a number
-// for dense ones. Read by host and shader alike.
+// The samples of a ray, for shaders: a table of spans for packed samples, a number for dense ones.
+// Read by host and shader alike.
 
 #ifndef METAL_OPS_KERNELS_RAYS_RAY_LAYOUT_H_
 #define METAL_OPS_KERNELS_RAYS_RAY_LAYOUT_H_

@@ -1,5 +1,5 @@
-// What the steps of RecurrentSequence and its gradient do beside their products, which are the host's
-// to encode. States, sums and their slopes are float; a thread has one unit of one sequence.
+// The steps of RecurrentSequence and its gradient without their products, which the host encodes.
+// States, sums and their slopes are float; a thread has one unit of one sequence.
 
 #include <metal_stdlib>
 
@@ -37,7 +37,7 @@ inline bool recurrent_seen(constant RecurrentParams& p, device const bool* mask,
   return p.use_mask == 0 || mask[recurrent_row(p, y)];
 }
 
-// Grid from here on: units (or outputs), sequences. `shown` is the state, or what is projected.
+// Grid from here on: units (or outputs), sequences. `shown` is the state, or its projection.
 template <typename T>
 [[kernel]] void recurrent_lstm(device const T* gates [[buffer(0)]],
                                device const float* sums [[buffer(1)]],
@@ -142,7 +142,7 @@ template <typename T>
   y[row * n + position.x] = T(h_state[state]);
 }
 
-// What the candidate's product is of. The gate stands before the candidate's block.
+// The input of the candidate's product. The gate stands before the candidate's block.
 template <typename T>
 [[kernel]] void recurrent_gated(device const T* gates [[buffer(0)]],
                                 device const float* sums [[buffer(1)]],

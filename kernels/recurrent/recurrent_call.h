@@ -1,4 +1,4 @@
-// What a call of RecurrentSequence or its gradient is told, for the kernels of every device.
+// Arguments of a call of RecurrentSequence or its gradient, for the kernels of every device.
 
 #ifndef METAL_OPS_KERNELS_RECURRENT_RECURRENT_CALL_H_
 #define METAL_OPS_KERNELS_RECURRENT_RECURRENT_CALL_H_
@@ -38,8 +38,8 @@ inline bool HasTwoProducts(RecurrentCell cell) {
   return cell == RecurrentCell::kGruResetBefore || cell == RecurrentCell::kMgu;
 }
 
-// What is saved of every unit beside the gates: the cell's state, or what the reset gate is
-// multiplied with.
+// The saved values of every unit beside the gates: the cell's state, or the factor of the reset
+// gate.
 inline bool SavesCells(RecurrentCell cell) {
   return cell == RecurrentCell::kLstm || cell == RecurrentCell::kGru;
 }

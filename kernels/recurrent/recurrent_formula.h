@@ -7,7 +7,7 @@ METAL_OPS_FORMULA V recurrent_sigmoid(V x) {
   return V(1.0f) / (V(1.0f) + precise_exp(-x));
 }
 
-// Of -2 |x|, whose exponential never overflows.
+// Through -2 |x|, whose exponential never overflows.
 template <typename V>
 METAL_OPS_FORMULA V recurrent_tanh(V x) {
   const V e = precise_expm1(V(-2.0f) * fabs(x));

@@ -1,5 +1,5 @@
-// RecurrentSequence and its gradient on the Metal device: step after step, a product and what is
-// made of it.
+// RecurrentSequence and its gradient on the Metal device: for each step a product and the cell's
+// formulas.
 
 #include <vector>
 
@@ -12,7 +12,7 @@
 namespace metal_ops {
 namespace {
 
-// What forward and back share.
+// Shared by forward and backward.
 class Sequence {
  protected:
   explicit Sequence(MetalCall& call)
@@ -153,7 +153,7 @@ class Forward : public Sequence {
  private:
   enum Out { kActivated, kY, kCells, kH, kC, kProducts };
 
-  // Of the products for n gates from `first` on.
+  // The norm of the products for n gates from `first` on.
   Status NormProducts(const RecurrentParams& p, const Tensor& sums, int64_t first,
                       int64_t n) const {
     if (!s_.norms_products) return Status();
@@ -274,7 +274,7 @@ class Backward : public Sequence {
   }
 
  private:
-  // Of the slopes of the products for n gates from `first` on.
+  // The norm's gradient for the slopes of the products for n gates from `first` on.
   Status NormProducts(const RecurrentParams& p, const Tensor& d_sums, int64_t first,
                       int64_t n) const {
     if (!s_.norms_products) return Status();

@@ -1,5 +1,5 @@
 // Layer norm of a row within a step of RecurrentSequence (Ba, Kiros and Hinton 2016), on the CPU.
-// Compiled once an instruction set.
+// Compiled once per instruction set.
 
 // Toggled by foreach_target: once for each target.
 #if defined(METAL_OPS_KERNELS_RECURRENT_RECURRENT_NORM_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -43,7 +43,7 @@ struct RowMoments {
 HWY_INLINE RowMoments MomentsOf(const float* x, int64_t n, float epsilon) {
   const float each = 1.0f / static_cast<float>(n);
   float mean = each * SumOver(n, [x](auto load) HWY_ATTR { return load(x); });
-  // What the mean has been rounded by.
+  // The mean's rounding error.
   mean += each * SumOver(n, [x, mean](auto load) HWY_ATTR { return load(x) - mean; });
   const float square = each * SumOver(n, [x, mean](auto load) HWY_ATTR {
                          const auto d = load(x) - mean;

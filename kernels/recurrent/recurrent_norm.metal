@@ -26,7 +26,7 @@ inline RowMoments moments_of(device const float* x, uint n, uint lane, float eps
   for (uint i = lane; i < n; i += kLanes) sum += x[i];
   RowMoments m;
   m.mean = row_sum<kLanes>(sum) / float(n);
-  // What the mean has been rounded by is found on the way.
+  // The mean's rounding error is found on the way.
   float squares = 0.0f, error = 0.0f;
   for (uint i = lane; i < n; i += kLanes) {
     const float d = x[i] - m.mean;
@@ -40,7 +40,7 @@ inline RowMoments moments_of(device const float* x, uint n, uint lane, float eps
   return m;
 }
 
-// Of a block of gates the products in place; `products` gets what they were.
+// The products of a block of gates in place; `products` gets their old values.
 template <typename T, int kLanes>
 [[kernel]] void recurrent_norm(device float* sums [[buffer(0)]],
                                device const T* gamma [[buffer(1)]],
@@ -97,7 +97,7 @@ template <typename T, int kLanes>
   }
 }
 
-// What an lstm shows, o tanh(norm(c)), in place of what recurrent_lstm has left there.
+// The output of an lstm, o tanh(norm(c)), in place of the one that recurrent_lstm has left there.
 template <typename T, int kLanes>
 [[kernel]] void recurrent_cell_norm(
     device const T* gates [[buffer(0)]], device const float* sums [[buffer(1)]],

@@ -11,7 +11,7 @@ namespace {
 
 ArgShape Of(std::vector<int64_t> sizes) { return ArgShape(std::move(sizes)); }
 
-// [0], or what `dims` says.
+// [0], or the shape in `dims`.
 void ExpectOrNone(OpCall& call, const char* arg, const std::vector<std::string>& dims) {
   const ArgShape& shape = call.in_shapes[call.Index(arg)];
   if (shape.rank() == 1 && shape.dims[0] == 0) return;
@@ -25,14 +25,14 @@ void ExpectNone(OpCall& call, const char* arg, const char* why) {
       none, std::string(arg) + " must be [0], as " + why + ", got " + ToText(shape) + ".");
 }
 
-// What there is only with a norm: of `dims` where its gamma is given, [0] where not.
+// A shape that exists only with a norm: `dims` where its gamma is given, [0] where not.
 ArgShape WithNorm(const OpCall& call, const char* gamma, std::vector<int64_t> dims) {
   const ArgShape& shape = call.in_shapes[call.Index(gamma)];
   if (shape.rank() != 1 || shape.dims[0] < 0) return ArgShape();
   return shape.dims[0] > 0 ? Of(std::move(dims)) : Of({0});
 }
 
-// Of the inputs that both ops have. Returns the units, or -1.
+// Checks the inputs that both ops have. Returns the units, or -1.
 int64_t CheckCell(OpCall& call) {
   const RecurrentCell cell = CellOf(call);
   const int64_t gates = GatesOf(cell), width = call.Size("width"), outputs = call.Size("outputs");
@@ -125,26 +125,25 @@ void Attrs(OpBuilder& op) {
       .Attr("cell: {'lstm', 'gru', 'gru_reset_before', 'minimal_gated', 'forget_gate'}",
             "The kind of cell. Its gates lie one after the other: i, f, g, o of lstm; z, r, n of "
             "both kinds of gru; f, n of the others.")
-      .Attr("beta: float = 1.0", "Of forget_gate: how far its input gate lies below.")
+      .Attr("beta: float = 1.0", "For forget_gate: how far its input gate lies below.")
       .Attr("epsilon: float = 1e-5", "Added to the variances of norms.", AtLeast(0));
 }
 
 void States(OpBuilder& op) {
-  op.Input("recurrent_kernel: T", "[outputs, width]", "What a state is multiplied with.")
+  op.Input("recurrent_kernel: T", "[outputs, width]", "The factor of a state.")
       .Input("initial_h: T", "[batch, outputs]", "The state that the first step sees.")
       .Input("initial_c: T", "any", "The same of an lstm's cells, [batch, units]; else [0].")
       .Input("mask: bool", "any",
              "[batch, time], or [0]: where it is false a step is left out, and the state stays.")
       .Input("projection: T", "any",
-             "Of an lstm: [units, outputs], with which the output of the cells is multiplied; or "
+             "For an lstm: [units, outputs], with which the output of the cells is multiplied; or "
              "[0].")
       .Input("recurrent_gamma: T", "any",
-             "[width], or [0] for none: what a product with the state, less its mean and over its "
-             "standard deviation, is multiplied with.")
+             "[width], or [0] for none: the factor of a product with the state, less its mean and "
+             "over its standard deviation.")
       .Input("cell_gamma: T", "any",
-             "Of an lstm: [units], or [0] for none: the same of the cells' state that is shown.")
-      .Input("cell_beta: T", "any",
-             "What is added to that, where there is a cell_gamma; else [0].");
+             "For an lstm: [units], or [0] for none: the same of the cells' state that is shown.")
+      .Input("cell_beta: T", "any", "The addend of that, where there is a cell_gamma; else [0].");
 }
 
 DECLARE_OP("RecurrentSequence")
@@ -155,15 +154,15 @@ States, products and sums are float32 whatever T. Where mask is false the state 
 output.)doc")
     .With(Attrs)
     .Input("gates: T", "[batch, time, width]",
-           "What comes of the input, x W + b, with room for every gate of every unit.")
+           "The input's products, x W + b, with room for every gate of every unit.")
     .With(States)
     .Input("recurrent_bias: T", "any",
-           "Of gru: [width], added to the product with the state; or [0].")
+           "For gru: [width], added to the product with the state; or [0].")
     .Output("activated: T", "like gates", "The gates, activated; 0 where mask is false.")
     .Output("y: T", "[batch, time, outputs]", "The state after each step.")
     .Output("cells: float", "any",
-            "[batch, time, units]: of lstm the cells' state after each step, of gru what r is "
-            "multiplied with; else [0].")
+            "[batch, time, units]: for lstm the cells' state after each step, for gru the "
+            "factor of r; else [0].")
     .Output("h: T", "[batch, outputs]", "The state after the last step.")
     .Output("c: T", "any", "The cells' after it, [batch, units]; [0] if there is none.")
     .Output(
@@ -186,19 +185,19 @@ That of recurrent_kernel is the product of what the steps began with and of d_ga
     .Input("cells: float", "any", "The same.")
     .Input("products: float", "any", "The same.")
     .With(States)
-    .Output("d_gates: T", "like activated", "Of gates.")
-    .Output(
-        "d_products: T", "any",
-        "Of gru, or with a recurrent_gamma: of the products with the state, [batch, time, width]. "
-        "Else [0]: d_gates.")
+    .Output("d_gates: T", "like activated", "Gradients of the gates.")
+    .Output("d_products: T", "any",
+            "For gru, or with a recurrent_gamma: those of the products with the state, [batch, "
+            "time, width]. Else [0]: d_gates.")
     .Output("d_states: T", "any",
             "With a projection: of y through all that follows, [batch, time, outputs]; else [0].")
-    .Output("d_initial_h: T", "like initial_h", "Of initial_h.")
-    .Output("d_initial_c: T", "like initial_c", "Of initial_c.")
+    .Output("d_initial_h: T", "like initial_h", "The gradient of initial_h.")
+    .Output("d_initial_c: T", "like initial_c", "The gradient of initial_c.")
     .Output("d_recurrent_gamma: float", "any",
-            "Of recurrent_gamma by each sequence, [batch, width]; or [0].")
-    .Output("d_cell_gamma: float", "any", "Of cell_gamma likewise, [batch, units]; or [0].")
-    .Output("d_cell_beta: float", "any", "Of cell_beta likewise.")
+            "The gradient of recurrent_gamma by each sequence, [batch, width]; or [0].")
+    .Output("d_cell_gamma: float", "any",
+            "The gradient of cell_gamma likewise, [batch, units]; or [0].")
+    .Output("d_cell_beta: float", "any", "The gradient of cell_beta likewise.")
     .Check(SetGradients)
     .NotDifferentiable();
 

@@ -1,5 +1,5 @@
-// The product of a few states with a matrix that stays in the cache: packed once a sequence, used
-// every step. Compiled once an instruction set.
+// The product of a few states with a matrix that stays in the cache: packed once per sequence, used
+// every step. Compiled once per instruction set.
 
 // Toggled by foreach_target: once for each target.
 #if defined(METAL_OPS_KERNELS_RECURRENT_RECURRENT_PRODUCT_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -28,7 +28,7 @@ constexpr int64_t kProductRows = 6;  // of 16 registers
 #else
 constexpr int64_t kProductRows = 12;  // of 32 registers
 #endif
-// Terms summed before they are added to what there is: a panel's piece stays in the first cache.
+// Terms summed before they are added to the result: a panel's piece stays in the first cache.
 constexpr int64_t kProductTerms = 256;
 
 HWY_INLINE int64_t PanelColumns() { return 2 * static_cast<int64_t>(hn::Lanes(ProductTag())); }
@@ -87,8 +87,8 @@ HWY_INLINE void ProductTile(const float* a, int64_t a_row, int64_t terms, const 
   }
 }
 
-// to[rows, columns] = a[rows, depth] panels, or added to what it holds. Rows of `to` have room for
-// whole panels.
+// to[rows, columns] = a[rows, depth] panels, or added to the old values of `to`. Rows of `to` have
+// room for whole panels.
 inline void Multiply(const float* a, int64_t a_row, int64_t rows, const Panels& b, float* to,
                      int64_t to_row, bool add = false) {
   const int64_t wide = PanelColumns(), n_panels = RoundToPanel(b.columns) / wide;

@@ -1,5 +1,5 @@
-// What the CPU's kernels of RecurrentSequence share: sequences handed out to threads, a thread's
-// memory, masks. Compiled once an instruction set.
+// Shared by the CPU's kernels of RecurrentSequence: sequences handed out to threads, a thread's
+// memory, masks. Compiled once per instruction set.
 
 // Toggled by foreach_target: once for each target.
 #if defined(METAL_OPS_KERNELS_RECURRENT_RECURRENT_ROWS_INL_H_) == defined(HWY_TARGET_TOGGLE)

@@ -145,7 +145,8 @@ class Forward : public RecurrentRows {
     });
   }
 
-  // Of a step's rows the product for n gates from `first` on, which is kept as it was.
+  // The norm of a step's rows of the product for n gates from `first` on, whose old values are
+  // kept.
   void NormProducts(int64_t begin, int64_t rows, int64_t step, int64_t first, int64_t n,
                     float* products, int64_t row) const {
     if (!s_.norms_products) return;
@@ -188,7 +189,8 @@ class Forward : public RecurrentRows {
     });
   }
 
-  // What the candidate's product is of: r h, or f h. The gate stands before the candidate's block.
+  // The input of the candidate's product: r h, or f h. The gate stands before the candidate's
+  // block.
   void Gated(const float* x, const float* sums, const float* h, float* to) const {
     const int64_t at = s_.first - s_.units;
     ForVectors(s_.units, [&](auto load, auto store) HWY_ATTR {
@@ -245,7 +247,7 @@ class Backward : public RecurrentRows {
   void Sequences(Room& room, int64_t begin, int64_t rows) {
     const int64_t units = s_.units, outputs = s_.outputs, width = s_.width;
     const int64_t wide = RoundToPanel(outputs), narrow = RoundToPanel(units);
-    // Slopes of the state, of the cells' state, of what the products gave, and of what the cell shows.
+    // Slopes of the state, of the cells' state, of the products, and of the cell's output.
     float* const d_h = room.Take(rows * wide);
     float* const d_c = room.Take(s_.lstm() ? rows * units : 0);
     float* const d_sums = room.Take(rows * width);
@@ -305,7 +307,7 @@ class Backward : public RecurrentRows {
     if (s_.lstm()) Put(kDInitialC, begin * units, rows * units, d_c);
   }
 
-  // Of a step's rows the slopes of n products from `first` on, before their norm.
+  // The slopes of a step's rows of n products from `first` on, before their norm.
   void NormProductsBack(int64_t begin, int64_t rows, int64_t step, int64_t first, int64_t n,
                         float* d_sums) const {
     if (!s_.norms_products) return;
@@ -317,7 +319,7 @@ class Backward : public RecurrentRows {
     }
   }
 
-  // Row `at` of what holds [batch, time, n], or of the initial state where it is before the first.
+  // Row `at` of a tensor [batch, time, n], or of the initial state where it is before the first.
   const float* Before(int tensor, int initial, int64_t row, int64_t step, int64_t n,
                       float* buffer) const {
     if (step == 0) return call_.Read(initial, row * n, n, buffer);
@@ -340,7 +342,7 @@ class Backward : public RecurrentRows {
             step > 0 ? cells - n : call_.Read(kInitialC, row * n, n, buffers.state);
         if (s_.norms_cells) {
           Show(row, gates, cells, d_m, d_c, buffers);
-          // What is left comes through the cells' state.
+          // The rest comes through the cells' state.
           Lstm(gates, before, cells, zeros_.data(), d_c, d_sums);
           Copy(buffers.d_o, n, d_sums + 3 * n);
         } else {

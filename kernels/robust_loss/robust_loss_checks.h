@@ -1,4 +1,4 @@
-// What can be wrong with a robust loss' values, for every device.
+// Checks of a robust loss' values, for every device.
 
 #ifndef METAL_OPS_KERNELS_ROBUST_LOSS_ROBUST_LOSS_CHECKS_H_
 #define METAL_OPS_KERNELS_ROBUST_LOSS_ROBUST_LOSS_CHECKS_H_

@@ -33,7 +33,7 @@ METAL_OPS_FORMULA V robust_alpha_series(V z, V b, V alpha, V s) {
   return -0.25f * s * sum;
 }
 
-// What the loss and its slopes share.
+// Shared by the loss and its slopes.
 template <typename V>
 struct RobustTerms {
   V z, b, u, log1p_u, y, expm1_y;
@@ -84,7 +84,7 @@ METAL_OPS_FORMULA RobustLossValues<V> robust_loss_values(V x, V alpha, V scale) 
   terms.b = fabs(alpha - 2.0f);
   terms.u = terms.z / terms.b;
   terms.log1p_u = precise_log1p(terms.u);
-  // Where u is no float its logarithm is one. Of infinity log1p knows.
+  // Where u is no float its logarithm is one. log1p handles infinity.
   const V size = fabs(t);
   const auto is_beyond = terms.u > 1e37f && size <= 3.40282347e38f;
   if (any_of(is_beyond)) {

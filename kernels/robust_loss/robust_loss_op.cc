@@ -33,7 +33,7 @@ DECLARE_OP("RobustLoss")
     .Attr("T: {float, half, bfloat16} = DT_FLOAT")
     .Attr("reduce_last: bool = false", "Whether the loss is the mean over the last dimension.")
     .Attr("parameter_gradients: bool = false", "Whether the last two outputs are made.")
-    .Input("predictions: T", "any", "Of any shape.")
+    .Input("predictions: T", "any", "Predictions of any shape.")
     .Input("targets: T", "any", "Shaped like predictions; or [0] for none.")
     .Input("alpha: float", "any",
            "Shape of the loss, any number or infinity: a scalar, or a vector of predictions' last "

@@ -4,9 +4,9 @@
 //   rho = b / alpha (e^y - 1)          = b L / 2 where y vanishes (alpha = 0: Cauchy)
 //   d rho / d x = x / c^2 e^((alpha / 2 - 1) L)
 //   d rho / d c = - x / c d rho / d x
-// and in the limits alpha = 2: z / 2 (L2); -inf: 1 - e^(-z/2) (Welsch); +inf: e^(z/2) - 1.
-// Of d rho / d alpha there are four forms, as each loses its digits somewhere. With s = sign(2 -
-// alpha), w = z / (b + z), psi(y) = (y e^y - e^y + 1) / y^2:
+// and in the limits alpha = 2: z / 2 (L2); -inf: 1 - e^(-z/2) (Welsch); +inf: e^(z/2) - 1. d rho /
+// d alpha has four forms, as each loses its digits somewhere. With s = sign(2 - alpha), w = z / (b
+// + z), psi(y) = (y e^y - e^y + 1) / y^2:
 //   |alpha| < 1:   (psi(y) L^2 - e^y (L - w)) / 2
 //   alpha <= -1:   b e^y (L / (2 alpha) - (alpha + 2) / (2 alpha^2) - 1 / (2 (b + z)))
 //                  + 2 / alpha^2
@@ -36,7 +36,7 @@
 // How the shader finds its arguments.
 struct RobustLossParams {
   uint32_t compare;       // whether there are targets
-  uint32_t alpha_period;  // values of alpha, 1 or one a channel
+  uint32_t alpha_period;  // values of alpha, 1 or one per channel
   uint32_t scale_period;
   uint32_t reserved;
 };

@@ -1,4 +1,4 @@
-// What a call of Rope is told, for the kernels of every device.
+// Arguments of a call of Rope, for the kernels of every device.
 
 #ifndef METAL_OPS_KERNELS_ROPE_ROPE_CALL_H_
 #define METAL_OPS_KERNELS_ROPE_ROPE_CALL_H_

@@ -29,10 +29,11 @@ Rotary position embedding: pairs of elements are turned by angles that are propo
     .Attr("inverse: bool = false", "Whether it turns back, which is the gradient.")
     .Input("x: T", "[batch, heads, length, size]", "[batch, heads, length, size].")
     .Input("positions: int32", "[sequences, length]",
-           "Of each element of a sequence, [1, length] or [batch, length]; exact up to 2^24.")
+           "Positions of each element of a sequence, [1, length] or [batch, length]; exact up to "
+           "2^24.")
     .Input("turns: float", "[2, pairs]",
            "How far a pair is turned a position, in whole turns: the sum of two numbers, of which "
-           "the second is what rounding leaves of the first.")
+           "the second is the first's rounding error.")
     .Output("y: T", "like x", "Shaped like x.")
     .Check(Check)
     .Reuses(0);

@@ -69,7 +69,7 @@ void Rope(CpuCall& call) {
             store(at.sine * sign, sines);
             store(at.cosine, cosines);
           });
-          // Of the first head; the others follow, and the other sequences where all share positions.
+          // The first head; the others follow, and the other sequences where all share positions.
           const int64_t first = i / p.length * p.heads * p.length + i % p.length;
           for (int64_t row = 0; row < rows; ++row) {
             const int64_t at = (first + row * p.length) * p.size;

@@ -1,4 +1,4 @@
-// What a call of MetalRopeTables is told, for the kernels of every device.
+// Arguments of a call of MetalRopeTables, for the kernels of every device.
 
 #ifndef METAL_OPS_KERNELS_ROPE_TABLES_ROPE_TABLES_CALL_H_
 #define METAL_OPS_KERNELS_ROPE_TABLES_ROPE_TABLES_CALL_H_
@@ -10,7 +10,7 @@ namespace metal_ops {
 
 inline RopeTablesParams ToRopeTablesParams(const OpCall& call) {
   RopeTablesParams p = {};
-  // Of four dimensions, those in front 1 where a shape has none.
+  // Four dimensions; leading ones are 1 where a shape has fewer.
   const auto size = [](const ArgShape& shape, int dim) {
     const int at = dim - 4 + shape.rank();
     return at < 0 ? int64_t{1} : shape.dims[at];

@@ -65,11 +65,11 @@ what is given as x: x cosines + s(x sines), s(z) = [z2, -z1].)doc")
           "Whether x1 and x2 are elements 2 i and 2 i + 1 of a row, and r(x) has them so; else its "
           "halves.")
     .Attr("backward: bool = false",
-          "Whether x is the gradient of such an embedding, and y that of what it took.")
+          "Whether x is the gradient of such an embedding, and y that of its input.")
     .Input("x: T", "any", "[..., size], of four dimensions at most.")
     .Input("cosines: T", "any", "[..., size].")
     .Input("sines: T", "any", "[..., size].")
-    .Output("y: T", "any", "Of the shape to which x, cosines and sines broadcast.")
+    .Output("y: T", "any", "Has the shape to which x, cosines and sines broadcast.")
     .Check(Check)
     .NotDifferentiable();
 

@@ -23,7 +23,7 @@ template <typename T, int kLanes>
     for (long i = position.x; i < n; i += kLanes) sum += float(x[first + i]);
     mean = row_sum<kLanes>(sum) / float(n);
   }
-  // What the mean has been rounded by is found on the way.
+  // The mean's rounding error is found on the way.
   float squares = 0.0f, error = 0.0f;
   for (long i = position.x; i < n; i += kLanes) {
     const float d = float(x[first + i]) - mean;

@@ -1,4 +1,4 @@
-// What a call of RowNorm or its gradient is told, for the kernels of every device.
+// Arguments of a call of RowNorm or its gradient, for the kernels of every device.
 
 #ifndef METAL_OPS_KERNELS_ROW_NORM_ROW_NORM_CALL_H_
 #define METAL_OPS_KERNELS_ROW_NORM_ROW_NORM_CALL_H_

@@ -28,8 +28,8 @@ y = (x - mean) factor scale + offset, factor = 1 / sqrt(mean((x - mean)^2) + eps
     .Input("scale: T", "[columns]", "[columns].")
     .Input("offset: T", "any", "[columns], or [0] for none.")
     .Output("y: T", "like x", "[rows, columns].")
-    .Output("mean: float", "[rows]", "Of each row, 0 without center. Not differentiable.")
-    .Output("factor: float", "[rows]", "Of each row. Not differentiable.")
+    .Output("mean: float", "[rows]", "Mean of each row, 0 without center. Not differentiable.")
+    .Output("factor: float", "[rows]", "Factor of each row. Not differentiable.")
     .Check(CheckOffset);
 
 DECLARE_OP("RowNormGrad")

@@ -60,7 +60,7 @@ void RowNorm(CpuCall& call) {
             [&](int64_t i) { rest += x[i]; });
         mean = (SumOf(sums) + rest) / static_cast<float>(n);
       }
-      // What the mean has been rounded by is found on the way.
+      // The mean's rounding error is found on the way.
       Floats squares(0.0f), errors(0.0f);
       float rest = 0, error = 0;
       ForRow(
@@ -143,7 +143,7 @@ void RowNormGrad(CpuCall& call) {
   const MutableFloatArray d_x = call.float_out(0);
   std::vector<float> wide(n);
   const float* const scale = call.Read(2, 0, n, wide.data());
-  // Of each part, d_scale and d_offset.
+  // Per part, d_scale and d_offset.
   std::vector<float> sums(2 * n * std::max<int64_t>(p.n_parts, 1), 0.0f);
   call.ParallelFor(p.n_parts, 2 * n * p.part_rows, [&](int64_t begin, int64_t end) {
     std::vector<float> room(3 * n);

@@ -1,4 +1,4 @@
-// Which of several ways a kernel goes, where an environment variable may say so.
+// The choice between variants of a kernel, which an environment variable may make.
 
 #ifndef METAL_OPS_KERNELS_RUNTIME_CHOICE_H_
 #define METAL_OPS_KERNELS_RUNTIME_CHOICE_H_
@@ -13,7 +13,7 @@ namespace metal_ops {
 // Sets `way` by the variable, for tests and measurements; leaves it where that is not set. Looked at
 // in each call, so that a process can compare them.
 Status AskedFor(const char* variable, std::initializer_list<const char*> ways, int* way);
-// Of two.
+// The choice between two.
 Status AskedFor(const char* variable, const char* one, const char* other, bool* first);
 
 // How many threads have a row of a norm: a SIMD group where those run at once, else one.

@@ -1,4 +1,4 @@
-// Which of several ways a kernel goes: see choice.h.
+// The choice between variants of a kernel: see choice.h.
 
 #include "kernels/runtime/choice.h"
 

@@ -26,7 +26,8 @@ struct LaunchCounters {
   uint32_t begin = 0;
 };
 
-// Of the next launch in a stream, whose launches run one after the other; no other stream's.
+// Counters of the next launch in a stream, whose launches run one after the other; no other
+// stream's.
 Status NextCounters(id<MTLDevice> device, const void* stream, LaunchCounters* counters);
 
 }  // namespace metal_ops

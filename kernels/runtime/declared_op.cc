@@ -1,4 +1,4 @@
-// Declarations of ops and what follows from them: see op.h.
+// Declarations of ops, their checks and registrations: see op.h.
 
 #include <algorithm>
 #include <map>

@@ -41,7 +41,7 @@ enum class DType : int32_t {
 #endif
 constexpr bool kShadersHaveBfloat = METAL_OPS_BFLOAT != 0;
 
-// Of one element; 0 where they differ in size, or are not known here.
+// Bytes of one element; 0 where they differ in size, or are not known here.
 inline size_t SizeOf(DType type) {
   switch (type) {
     case DType::kInt8:

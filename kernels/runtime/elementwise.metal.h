@@ -1,4 +1,4 @@
-// Shaders of what is a formula of its inputs' elements: of ops that say so where they are declared
+// Shaders that are a formula of their inputs' elements: of ops that say so in their declaration
 // (OpBuilder::Elementwise in op.h), whose formula is the struct that the CPU kernel compiles, too,
 // and of the device's. Half and bfloat are computed in float. LaunchElementwise (elementwise.h)
 // launches them.
@@ -14,8 +14,8 @@
 #include "kernels/msl/instantiate.h"
 #include "kernels/msl/wide.h"
 
-// A formula's floats. One without any still has one here, which nobody reads: Apple's compiler takes
-// no empty struct for a buffer.
+// A formula's floats. A formula without any still has one here, which is never read: Apple's
+// compiler takes no empty struct for a buffer.
 template <typename Formula>
 struct FormulaFloats {
   float at[sizeof(Formula) < sizeof(float) ? 1 : sizeof(Formula) / sizeof(float)];

@@ -49,8 +49,8 @@ class ReadBack {
 // An argument that the shader is told not to touch.
 struct Nothing {};
 
-// What an argument of a shader is given: memory of the device, or bytes. A view: whatever it is
-// made of has to live until Launch returns, which copies the bytes.
+// The value of a shader's argument: memory of the device, or bytes. A view: whatever it is made of
+// has to live until Launch returns, which copies the bytes.
 class Value {
  public:
   Value(const Tensor& tensor) : kind_(kTensor), data_(&tensor) {}
@@ -105,7 +105,7 @@ class Value {
   const Tensor* tensor() const {
     return kind_ == kTensor ? static_cast<const Tensor*>(data_) : nullptr;
   }
-  // What is wrong with it for the binding: null, or words that follow its name.
+  // The error of this value for the binding: null, or words that follow its name.
   const char* Check(const Binding& binding) const;
   std::string Describe() const;
 
@@ -159,7 +159,7 @@ struct Grid {
   explicit Grid(int64_t width, int64_t height = 1, int64_t depth = 1)
       : width(width), height(height), depth(depth) {}
 
-  // One thread an element, for any number of elements: rows of 2^30 threads, the last row partly
+  // One thread per element, for any number of elements: rows of 2^30 threads, the last row partly
   // idle. The shader asks flat_index() of kernels/msl/grid.h which element it is.
   static Grid Flat(int64_t elements) {
     constexpr int64_t kRow = int64_t{1} << 30;

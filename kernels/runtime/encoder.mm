@@ -19,10 +19,10 @@ namespace {
 // Positions in the grid are 32-bit `uint` in shaders.
 constexpr int64_t kMaxGrid = (int64_t{1} << 32) - 1;
 
-// What setBytes takes.
+// The limit of setBytes.
 constexpr size_t kMaxBytes = 4096;
 
-// The host writes it, the device reads it, and nobody again.
+// The host writes it, the device reads it, and nothing reads it again.
 constexpr MTLResourceOptions kUploadOptions =
     MTLResourceStorageModeShared | MTLResourceCPUCacheModeWriteCombined;
 
@@ -62,7 +62,7 @@ NSUInteger ShareOfThreads(const Pipeline& pipeline, const Grid& grid) {
   return std::min<NSUInteger>(pipeline.max_threads, (share + simd - 1) / simd * simd);
 }
 
-// Fills x first, in whole SIMD groups, then y, then z, up to what this pipeline allows.
+// Fills x first, in whole SIMD groups, then y, then z, up to this pipeline's limits.
 MTLSize ThreadgroupSize(const Pipeline& pipeline, const Grid& grid) {
   if (grid.group[0] != 0) {
     return MTLSizeMake(static_cast<NSUInteger>(grid.group[0]),
@@ -92,8 +92,8 @@ std::string Describe(const Binding& binding) {
                 scalar.empty() ? StrCat("elements of ", binding.pointee, " bytes") : scalar);
 }
 
-// What is bound for an empty tensor. No shader touches it, but Metal's validation refuses an index
-// left open, and bytes (setBytes) where a shader may write.
+// The buffer that is bound for an empty tensor. No shader touches it, but Metal's validation
+// refuses an index left open, and bytes (setBytes) where a shader may write.
 id<MTLBuffer> BufferOfNothing(id<MTLDevice> device) {
   static std::mutex mutex;
   static auto* const made = new std::map<const void*, id<MTLBuffer>>();
@@ -151,7 +151,7 @@ void RunOnQueue(void* raw) {
     } catch (const std::exception& e) {
       encoding.status = Internal(e.what());
     }
-    // Who waits may want what was encoded before, and nothing more.
+    // A waiting caller may need the work encoded before, and nothing more.
     if (encoding.wait) {
       [encoding.stream commitAndWait];
     } else if (used) {
@@ -188,7 +188,7 @@ const char* Value::Check(const Binding& binding) const {
     if (binding.is_written) return "is written by the shader, so it cannot be given as bytes";
     if (typed_ && element_ != binding.pointee) return "is of another size";
   }
-  // Of an empty tensor there is nothing to read, of whatever type.
+  // An empty tensor of any type has nothing to read.
   if (kind_ == kTensor && typed_ && tensor()->num_elements() > 0 && binding.is_scalar &&
       tensor()->element_bytes() != binding.pointee) {
     return "is of another dtype";

@@ -10,7 +10,7 @@
 namespace metal_ops {
 namespace {
 
-// A type of the reflection says what it is, and what it is made of in a second object.
+// The reflection names a type, and holds its members in a second object.
 std::string Describe(MTLDataType type, MTLStructType* structure, MTLArrayType* array) {
   const std::string name = TypeName(type);
   if (!name.empty()) return '"' + name + '"';

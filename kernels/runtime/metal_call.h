@@ -6,8 +6,8 @@
 //   }
 //   METAL_KERNEL("ScaleSlope", ScaleSlope);
 //
-// It is called when attributes, types and shapes are right, with its outputs allocated. What it
-// launches runs after it has returned.
+// It is called when attributes, types and shapes are right, with its outputs allocated. Its
+// launches run after it has returned.
 
 #ifndef METAL_OPS_KERNELS_RUNTIME_METAL_CALL_H_
 #define METAL_OPS_KERNELS_RUNTIME_METAL_CALL_H_
@@ -46,7 +46,7 @@ class MetalCall : public OpCall {
         [&](Encoder& encoder) { return encoder.Launch(shader, grid, arguments, file, line); });
   }
 
-  // What CheckAll and Require found.
+  // The errors of CheckAll and Require.
   Status Checked() const { return ToStatus(shapes); }
 };
 

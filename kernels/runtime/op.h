@@ -1,4 +1,5 @@
-// What an op is, said once: inputs, attributes, outputs, their types, dimensions and ranges.
+// The declaration of an op, written once: inputs, attributes, outputs, their types, dimensions and
+// ranges.
 //
 //   DECLARE_OP("RenderWeights")
 //       .Doc("Weights of samples along rays.")
@@ -8,12 +9,12 @@
 //       .Attr("power: float = 1.0", "An exponent.", AtLeast(0))
 //       .Output("weights: float", "like sigmas",     "Shaped like sigmas.");
 //
-// From it come the op's registration and shape function, the checks of every device's kernel in one
-// voice, the outputs' memory, and what Python asks of its arguments. Types and attributes are
-// written as TensorFlow writes them. A shape is "any", "like features", or a list of numbers and
-// names, "[points, 3]"; a name has one size throughout a call. A dimension may be a product or more
-// than a name, "[points, levels*features]", "[levels + 1]"; an output's may be the value of a
-// scalar integer input of that name. What words cannot say a function checks (Check).
+// From it come the op's registration and shape function, the checks of every device's kernel with
+// the same messages, the outputs' memory, and the argument checks in Python. Types and attributes
+// are written as TensorFlow writes them. A shape is "any", "like features", or a list of numbers
+// and names, "[points, 3]"; a name has one size throughout a call. A dimension may be a product or
+// more than a name, "[points, levels*features]", "[levels + 1]"; an output's may be the value of a
+// scalar integer input of that name. A function checks the rest (Check).
 //
 // No TensorFlow, no Metal: kernels/tensorflow/ registers what is declared here.
 
@@ -41,12 +42,12 @@ inline FloatType ToFloatType(DType type) {
   return type == DType::kBfloat16 ? FloatType::kBfloat16 : FloatType::kFloat;
 }
 
-// What an attribute of a node holds, in the order of AttrKind.
+// The value of an attribute of a node, in the order of AttrKind.
 using AttrValue = std::variant<bool, int64_t, float, std::string, DType, std::vector<int64_t>,
                                std::vector<std::string>, std::vector<DType>>;
 enum class AttrKind { kBool, kInt, kFloat, kText, kType, kInts, kTexts, kTypes };
 
-// What a number may be.
+// The range of a number.
 struct Range {
   double low = -std::numeric_limits<double>::infinity();
   double high = std::numeric_limits<double>::infinity();
@@ -80,7 +81,7 @@ struct OpAttr {
   std::vector<DType> types;  // kType: those allowed
 };
 
-// Which sizes a dimension may have.
+// The allowed sizes of a dimension.
 struct OpSizes {
   std::string dim, allowed;  // "F", "1, 2, 4 or 8"
   bool (*good)(int64_t);
@@ -137,8 +138,8 @@ class OpCall {
   // -1: not known yet.
   int64_t Size(const std::string& dim) const { return shapes.Size(dim); }
 
-  // What an input holds, where the host can know: of constants while a graph is built, then of
-  // what lies in host memory. Else null.
+  // An input's value, where the host can know it: of constants while a graph is built, then of
+  // tensors in host memory. Else null.
   virtual const void* HostValue(int) const { return nullptr; }
   template <typename T>
   T Scalar(const char* input) const {
@@ -154,7 +155,7 @@ class OpCall {
   std::string InputName(int input) const;  // "args[1]"
   DType InputType(int input) const;        // of a variable: its elements'
 
-  // What is wrong with a variable, as adapters find them.
+  // The errors of a variable, as adapters find them.
   void CheckVariable(int input, DType type);
   void CheckDistinct(int input, bool distinct);
   std::string NoValue(int input) const;
@@ -233,12 +234,12 @@ class CpuCall : public OpCall {
   std::vector<Input> inputs;
   std::vector<Output> outputs;
 
-  // For shapes that only the kernel knows, with the memory of input `reused` if nobody else needs
+  // For shapes that only the kernel knows, with the memory of input `reused` if nothing else needs
   // that. False: it failed, and that is reported.
   virtual bool Allocate(int output, const std::vector<int64_t>& shape, int reused = -1) = 0;
   // Memory until the call ends. Null: there is none, and that is reported.
   virtual void* Scratch(int64_t n_bytes) = 0;
-  // Whether anybody will read an output.
+  // Whether anything will read an output.
   virtual bool IsWanted(int output) const = 0;
   // Calls `work(begin, end)` on ranges of [0, n) on as many threads as are worth it. `cycles` is
   // the cost of one of the n.
@@ -299,7 +300,7 @@ class OpBuilder {
  public:
   explicit OpBuilder(const char* name) { op_.name = name; }
 
-  // What the op does: a line, then more after an empty line.
+  // The op's description: a line, then more after an empty line.
   OpBuilder& Doc(const char* text) {
     op_.doc = text;
     return *this;
@@ -312,18 +313,18 @@ class OpBuilder {
                     Memory memory = Memory::kDevice);
   // A variable that the op updates: "m: float(T)" is of float32, of float64 where T is.
   OpBuilder& Variable(const char* name_and_type, const char* shape, const char* doc = "");
-  // Which sizes a dimension may have: .Sizes("D", "2 or 3", [](int64_t n) { return ... }).
+  // The allowed sizes of a dimension: .Sizes("D", "2 or 3", [](int64_t n) { return ... }).
   OpBuilder& Sizes(const char* dim, const char* allowed, bool (*good)(int64_t)) {
     op_.sizes.push_back({dim, allowed, good});
     return *this;
   }
-  // What several ops have in common: attributes, inputs, checks.
+  // Attributes, inputs and checks that several ops share.
   OpBuilder& With(void (*part)(OpBuilder&)) {
     part(*this);
     return *this;
   }
-  // What attributes alone may be, beyond their ranges; what a call may be, after its shapes were
-  // compared with the declared ones. It may also set `out_shapes` and define dimensions.
+  // Conditions on attributes alone, beyond their ranges; conditions on a call, after its shapes
+  // were compared with the declared ones. It may also set `out_shapes` and define dimensions.
   OpBuilder& CheckAttrs(void (*check)(OpCall&)) {
     op_.check_attrs = check;
     return *this;

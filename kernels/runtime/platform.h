@@ -1,4 +1,4 @@
-// What differs between macOS (Metal.framework, tensorflow-metal) and Linux (hostmetal,
+// The differences between macOS (Metal.framework, tensorflow-metal) and Linux (hostmetal,
 // libmetal_device.so). The only place under kernels/ that may ask which platform it is on.
 
 #ifndef METAL_OPS_KERNELS_RUNTIME_PLATFORM_H_
@@ -15,7 +15,7 @@ namespace metal_ops {
 // TensorFlow's opaque device pointer -> id<MTLBuffer> and the offset in it.
 Status ResolveOpaque(const void* opaque, void** buffer, uint64_t* offset);
 
-// What the device says of work that failed after its kernel had returned. Where every op is waited
+// The device's error of work that failed after its kernel had returned. Where every op is waited
 // for (METAL_DEVICE_WRAPPER_TYPE=1) that is this kernel's own. OK where the device does not tell.
 Status DeviceFailure(const void* stream);
 
@@ -56,9 +56,9 @@ void* NewDevices();
 // memory goes. Null if there is none left.
 using TensorMemoryFreed = void (*)(void* address, size_t bytes);
 void* NewTensorMemory(void* device, uint64_t bytes, TensorMemoryFreed freed, void** address);
-// A part of it as memory of a tensor of its own, without a copy, and an address that is as above. What is returned
-// retains the whole, and is to be released; null with an address where that lies in the whole buffer's, which has to
-// be kept then. Null, and no address, if there is none.
+// A part of it as memory of a tensor of its own, without a copy, and an address that is as above. The result retains
+// the whole, and is to be released; null with an address where that lies in the whole buffer's, which has to be kept
+// then. Null, and no address, if there is none.
 void* NewTensorPart(void* buffer, uint64_t offset, uint64_t bytes, TensorMemoryFreed freed,
                     void** address);
 // Where its bytes lie, for a device that sees the host's memory.

@@ -1,4 +1,4 @@
-// What differs between macOS and Linux: see platform.h.
+// The differences between macOS and Linux: see platform.h.
 
 #include "kernels/runtime/platform.h"
 

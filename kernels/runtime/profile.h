@@ -1,4 +1,4 @@
-// Who is told what runs while somebody profiles the device, and which op a thread is at.
+// Hooks that learn what runs while the device is profiled, and which op a thread is at.
 
 #ifndef METAL_OPS_KERNELS_RUNTIME_PROFILE_H_
 #define METAL_OPS_KERNELS_RUNTIME_PROFILE_H_
@@ -9,8 +9,8 @@
 
 namespace metal_ops {
 
-// The profiler's number of a name, kept where the name is: looking names up would be most of what a
-// profiled launch costs. Whoever has it always means the same name.
+// The profiler's number of a name, kept where the name is: looking names up would be most of the
+// cost of a profiled launch. A number always means the same name.
 struct NumberedName {
   mutable std::atomic<uint64_t> number{0};  // above its 32 bits, of which stretch of profiling
 };
@@ -25,8 +25,8 @@ struct RunningOp {
   const char* type;
   void* context;
   const char* (*node)(void* context, size_t* length);  // the node's name, while the kernel runs
-  const KernelNames* names;                            // nullptr: nobody keeps them
-  uint64_t began = 0;                                  // 0: nobody profiled then
+  const KernelNames* names;                            // nullptr: none are kept
+  uint64_t began = 0;                                  // 0: no profiler ran then
   mutable uint32_t numbers[2] = {0, 0};                // the profiler's, of type and node
 };
 
@@ -35,7 +35,7 @@ enum class PassKind : uint32_t { kDispatch = 0, kCopy = 1, kFill = 2, kToDevice 
 
 struct ProfiledPass {
   PassKind kind = PassKind::kDispatch;
-  const char* name = "";  // the shader's, or what is done
+  const char* name = "";  // the shader's name, or the work's
   const NumberedName* number = nullptr;
   const RunningOp* op = nullptr;
   uint64_t bytes = 0;  // of the buffers bound, or moved
@@ -43,14 +43,14 @@ struct ProfiledPass {
   uint32_t group[3] = {0, 0, 0};
 };
 
-// The device's side. The encoders are those of the stream's current command buffer, with what takes
-// their times; nil where the stream is another device's.
+// The device's side. The encoders are those of the stream's current command buffer, with the
+// samples of their times; nil where the stream is another device's.
 struct ProfilerHooks {
   std::atomic<uint32_t> on{0};
   // The device takes times between launches: `before` and `after` are called around each. Else each
   // has a pass to itself, which `compute` begins.
   std::atomic<bool> samples_launches{false};
-  // What `after` is to be given; nullptr where no time is taken.
+  // The argument of `after`; nullptr where no time is taken.
   void* (*before)(void* stream, void* encoder, const ProfiledPass& pass);
   void (*after)(void* sampled, void* encoder);
   void* (*compute)(void* stream, const ProfiledPass& pass);
@@ -59,7 +59,7 @@ struct ProfilerHooks {
   void (*end)(const RunningOp& op);
 };
 
-// nullptr where nobody profiles.
+// nullptr where no profiler runs.
 const ProfilerHooks* Profiling();
 
 // Kernels run one at a time on a thread, and name themselves while they do.

@@ -1,4 +1,4 @@
-// Who is told what runs: see profile.h.
+// Hooks that learn what runs: see profile.h.
 
 #include "kernels/runtime/profile.h"
 

@@ -18,7 +18,7 @@ inline int64_t RowsOf(const ArgShape& shape) {
 }
 
 // Sets a struct's `part_rows` and `n_parts`, of `least` rows each and no more than `most` parts. They
-// follow from the number of rows alone, and so do the bits of what is summed.
+// follow from the number of rows alone, and so do the bits of the sums.
 template <typename Params>
 void SetParts(Params* p, int64_t least, int64_t most) {
   p->part_rows = std::max(least, (p->rows + most - 1) / most);

@@ -136,10 +136,10 @@ struct Binding {
   bool is_threadgroup;
 };
 
-// MSL's name of a scalar type, "" for structs and what else there is.
+// MSL's name of a scalar type, "" for structs and all others.
 const char* ScalarName(MTLDataType type);
 
-// A compiled shader, with what encoding it needs to know.
+// A compiled shader, with the facts that encoding it needs.
 struct Pipeline {
   id<MTLComputePipelineState> state = nil;
   id<MTLDevice> device = nil;

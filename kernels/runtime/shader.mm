@@ -23,7 +23,7 @@
 
 namespace metal_ops {
 
-// Objects in it are retained for ever, as what they hold is.
+// Objects in it are retained for ever, as their contents are.
 struct ShaderLibrary {
   std::string path;  // the first that it was found under; what stands for one where there is none
   std::string content;
@@ -110,7 +110,7 @@ Cache& GetCache() {
   return *cache;
 }
 
-// What to say of a shader that macOS 13 does not have.
+// The error of a shader that macOS 13 does not have.
 std::string NoBfloat(const std::string& what) {
   return StrCat(
       what, " calculates in bfloat16, which shaders have from macOS 14 on, and this library is "
@@ -146,7 +146,7 @@ Status Opened(const ShaderLibrary* library, id<MTLDevice> device, id<MTLLibrary>
     entry = mine.is_text ? Compile(mine, device, &error) : Load(mine, device, &error);
     if (entry == nil) {
       mine.opened.erase(device);
-      // What the compiler says of the text stands alone: its reader knows lines and columns.
+      // The compiler's message about the text stands alone: its reader knows lines and columns.
       if (mine.is_text && [error code] == MTLLibraryErrorCompileFailure) {
         std::string said = Text(error);
         const bool is_bfloat = !kShadersHaveBfloat && said.find("'bfloat") != std::string::npos;
@@ -405,7 +405,7 @@ Status GetPipeline(id<MTLDevice> device, const Shader& shader, const Pipeline** 
     }
   }
   if (!entry->made.load(std::memory_order_acquire)) {
-    // Whoever wants this pipeline waits; all others go on.
+    // Only callers that need this pipeline wait; all others go on.
     const std::lock_guard<std::mutex> lock(entry->making);
     if (!entry->made.load(std::memory_order_relaxed)) {
       RETURN_IF_ERROR(Make(entry));

@@ -45,8 +45,8 @@ std::string StrCat(const Parts&... parts) {
   return out.str();
 }
 
-// Wrong rank, shape, dtype, attribute or range. Name the op, the argument, what was expected and
-// what came.
+// Wrong rank, shape, dtype, attribute or range. The message names the op, the argument, the
+// expected value and the actual one.
 template <typename... Parts>
 Status InvalidArgument(const Parts&... parts) {
   return Status(Code::kInvalidArgument, StrCat(parts...));
@@ -74,7 +74,7 @@ Status Internal(const Parts&... parts) {
   return Status(Code::kInternal, StrCat(parts...));
 }
 
-// What argument checks found.
+// The errors of argument checks.
 inline Status ToStatus(const ArgShapes& shapes) {
   return shapes.ok() ? Status() : InvalidArgument(shapes.error());
 }

@@ -17,7 +17,7 @@ std::string ToString(const Shape& shape) {
 
 namespace {
 
-// What each type is called.
+// The names of each type.
 struct TypeNames {
   DType type;
   const char *python, *shader;

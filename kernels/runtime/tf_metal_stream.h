@@ -20,8 +20,8 @@
 // End every encoder before returning; the next kernel encodes on the same buffer.
 - (id<MTLCommandBuffer>)currentCommandBuffer;
 
-// Says that an encoding is complete. Only counts: work starts when the stream's batch is full or
-// somebody waits.
+// Says that an encoding is complete. Only counts: work starts when the stream's batch is full or a
+// caller waits.
 - (void)commit;
 
 // Commits and blocks until the device has finished.

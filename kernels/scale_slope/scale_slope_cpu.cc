@@ -11,7 +11,7 @@ namespace {
 // Elements that are worked on at a time.
 constexpr int64_t kPiece = 1024;
 
-// Of each element its d_loss, where `per_row` elements share one.
+// d_loss for each element, where `per_row` elements share one.
 struct LossGradient {
   FloatArray values;
   int64_t per_row;

@@ -1,4 +1,4 @@
-// ShEncode and ShEncodeGrad. One thread a point.
+// ShEncode and ShEncodeGrad. One thread per point.
 
 #include <metal_stdlib>
 

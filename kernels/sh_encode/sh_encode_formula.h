@@ -48,8 +48,8 @@ struct ShGradient {
   V x, y, z;
 };
 
-// Of the sum of g.get(i) times coefficient i: d (x + iy)^m / dx = m (x + iy)^{m-1}, / dy = i times
-// that.
+// The derivative of the sum of g.get(i) times coefficient i: d (x + iy)^m / dx = m (x + iy)^{m-1},
+// / dy = i times that.
 template <typename V, typename From>
 METAL_OPS_FORMULA ShGradient<V> sh_gradient(METAL_OPS_CONSTANT const ShEncodeParams& p, int degree,
                                             V x, V y, V z, From g) {

@@ -1,4 +1,4 @@
-// Highway and what is written with it, for a source that is compiled once an instruction set. The
+// Highway and the code written with it, for a source that is compiled once per instruction set. The
 // source defines HWY_TARGET_INCLUDE, its own path, before. No guard: included by every turn.
 
 #include "kernels/simd/simd_targets.h"

@@ -19,7 +19,7 @@ namespace HWY_NAMESPACE {
 
 using DF = hn::ScalableTag<float>;
 using DU = hn::ScalableTag<uint32_t>;
-using D1 = hn::CappedTag<float, 1>;  // for what is left over
+using D1 = hn::CappedTag<float, 1>;  // for the remainder
 
 HWY_INLINE uint16_t FloatToBfloat16(float value) {
   uint32_t bits;

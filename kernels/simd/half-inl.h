@@ -1,6 +1,6 @@
 // float16 to float32 and back, a vector at a time. Where the processor has no instruction for it,
 // Highway's substitutes turn infinities into numbers and round towards 0; these do not. Compiled
-// once an instruction set.
+// once per instruction set.
 
 // Toggled by foreach_target: once for each target.
 #if defined(METAL_OPS_KERNELS_SIMD_HALF_INL_H_) == defined(HWY_TARGET_TOGGLE)

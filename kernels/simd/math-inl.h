@@ -1,5 +1,5 @@
 // Highway's exp and friends, made to pass NaN on (Highway's own turn it into a number). Compiled
-// once an instruction set.
+// once per instruction set.
 
 // Toggled by foreach_target: once for each target.
 #if defined(METAL_OPS_KERNELS_SIMD_MATH_INL_H_) == defined(HWY_TARGET_TOGGLE)

@@ -1,5 +1,5 @@
 // Running sums, products and linear recurrences within a vector of doubles, in log2(lanes) steps:
-// scans along rays do not wait for one addition after the other. Compiled once an instruction set.
+// scans along rays do not wait for one addition after the other. Compiled once per instruction set.
 
 // Toggled by foreach_target: once for each target.
 #if defined(METAL_OPS_KERNELS_SIMD_SCAN_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -19,7 +19,7 @@ namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-// `d` of these has one lane, for what is left over behind the last whole vector, or several.
+// A `d` has one lane, for the remainder behind the last whole vector, or several.
 template <class D>
 constexpr int64_t ScanLanes() {
   static_assert(hn::MaxLanes(D()) <= 8, "three steps scan no more than eight lanes");

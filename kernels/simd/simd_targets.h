@@ -1,4 +1,4 @@
-// Which instruction sets the Highway loops are compiled for. Included before Highway.
+// The instruction sets that the Highway loops are compiled for. Included before Highway.
 //
 // AVX-512, AVX2, SSE4 (x86 since 2010), NEON and plain C++: the names of METAL_OPS_SIMD.
 // Newer AVX-512 and NEON variants would add compile time and nothing else; SVE's vectors have no
@@ -7,7 +7,7 @@
 #ifndef METAL_OPS_KERNELS_SIMD_SIMD_TARGETS_H_
 #define METAL_OPS_KERNELS_SIMD_SIMD_TARGETS_H_
 
-// What this build leaves out besides: kernels/rules.mk.
+// Instruction sets that this build leaves out besides: kernels/rules.mk.
 #ifndef METAL_OPS_TARGETS_LEFT_OUT
 #define METAL_OPS_TARGETS_LEFT_OUT 0
 #endif

@@ -1,6 +1,6 @@
 // A Highway vector with operators, so that a formula that is a template over its value type is one
 // text for CPU kernels and shaders, where the type is float: kernels/msl/formula.h has the same
-// functions for those. Compiled once an instruction set.
+// functions for those. Compiled once per instruction set.
 
 // Toggled by foreach_target: once for each target.
 #if defined(METAL_OPS_KERNELS_SIMD_VECTOR_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -27,7 +27,7 @@ namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-// What comparisons of vectors give.
+// The result of comparisons of vectors.
 template <class D>
 struct Lanewise {
   hn::Mask<D> mask;
@@ -103,7 +103,7 @@ struct Vector {
   friend HWY_INLINE Vector copysign(Vector a, Vector b) { return Vector(hn::CopySign(a.v, b.v)); }
   friend HWY_INLINE Vector precise_exp(Vector a) { return Vector(SafeExp(D(), a.v)); }
   friend HWY_INLINE Vector precise_expm1(Vector a) { return Vector(SafeExpm1(D(), a.v)); }
-  // Of normal numbers above 0.
+  // For normal numbers above 0.
   friend HWY_INLINE Vector precise_log(Vector a) { return Vector(hn::Log(D(), a.v)); }
   friend HWY_INLINE Vector precise_log1p(Vector a) { return Vector(SafeLog1p(D(), a.v)); }
 };

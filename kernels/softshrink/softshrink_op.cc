@@ -8,10 +8,10 @@ DECLARE_OP("Softshrink")
         "Shrinks towards zero: x - lambd above lambd, x + lambd below -lambd, 0 between. NaN stays "
         "NaN.")
     .Attr("T: {float, half, bfloat16} = DT_FLOAT")
-    .Attr("lambd: float = 0.5", "Half the width of what becomes 0, at least 0.",
+    .Attr("lambd: float = 0.5", "Half the width of the interval that becomes 0, at least 0.",
           metal_ops::AtLeast(0))
     .Input("features: T", "any", "x, of any shape.")
-    .Output("activations: T", "like features", "Of the same shape.")
+    .Output("activations: T", "like features", "Has the same shape.")
     .Reuses(0)
     .Elementwise<Softshrink>("softshrink");
 
@@ -23,6 +23,6 @@ DECLARE_OP("SoftshrinkGrad")
     .Attr("lambd: float = 0.5", "As given to Softshrink.", metal_ops::AtLeast(0))
     .Input("gradients: T", "like features", "Gradient of the loss with respect to the activations.")
     .Input("features: T", "any", "As given to Softshrink.")
-    .Output("backprops: T", "like features", "Of the same shape.")
+    .Output("backprops: T", "like features", "Has the same shape.")
     .Reuses(0)
     .Elementwise<SoftshrinkGrad>("softshrink_grad");

@@ -1,4 +1,4 @@
-// What a call of Swiglu or its gradient is told, for the kernels of every device.
+// Arguments of a call of Swiglu or its gradient, for the kernels of every device.
 
 #ifndef METAL_OPS_KERNELS_SWIGLU_SWIGLU_CALL_H_
 #define METAL_OPS_KERNELS_SWIGLU_SWIGLU_CALL_H_

@@ -33,7 +33,7 @@ void CheckGradients(OpCall& call) {
 DECLARE_OP("Swiglu")
     .Doc("silu(gate) up, silu(x) = x / (1 + e^-x), in float32 whatever T.")
     .Attr("T: {float, half, bfloat16} = DT_FLOAT")
-    .Input("gate: T", "any", "Of any shape; or [..., 2 columns], gate and up in halves.")
+    .Input("gate: T", "any", "Any shape; or [..., 2 columns], gate and up in halves.")
     .Input("up: T", "any", "Shaped like gate; or [0] where gate holds both.")
     .Output("y: T", "any", "Shaped like gate, or [..., columns].")
     .Check(SetOutput)

@@ -119,8 +119,8 @@ absl::Status InferShapes(const OpDeclaration& op, InferenceContext* c) {
   return absl::OkStatus();
 }
 
-// What a call was found to be. Checks compare names and make sentences: of one token of a language
-// model they were a tenth.
+// The results of a call's checks. Checks compare names and make sentences: of one token of a
+// language model they were a tenth.
 struct Checked {
   ArgShapes shapes;
   std::vector<ArgShape> in_shapes, out_shapes;
@@ -146,7 +146,7 @@ class TensorFlowCall : public CpuCall {
   }
 
   // Finds and locks the variables among the inputs, until the call ends. All have memory of their
-  // own then: whoever has read one keeps what was read.
+  // own then: a reader of one keeps its values.
   absl::Status LockVariables() {
     std::vector<int> numbers;
     for (int i = 0; i < context_->num_inputs(); ++i) {
@@ -173,8 +173,8 @@ class TensorFlowCall : public CpuCall {
         return absl::FailedPreconditionError(NoValue(numbers[i]));
       }
       CheckVariable(numbers[i], static_cast<DType>(tensor->dtype()));
-      // In copy_on_read_mode, too, which slices that were assigned leave behind: reads copy then, and
-      // what writes with a shared lock is shut out by this one.
+      // In copy_on_read_mode, too, which assigned slices leave behind: reads copy then, and writers
+      // with a shared lock are shut out by this one.
       if (!tensor->RefCountIsOne()) {
         Tensor own;
         TF_RETURN_IF_ERROR(context_->allocate_temp(tensor->dtype(), tensor->shape(), &own));
@@ -306,8 +306,9 @@ class DeclaredKernel : public OpKernel {
     if (!call.shapes.ok()) context->SetStatus(Said(ToStatus(call.shapes)));
   }
 
-  // A kernel runs where its inputs were made. What is worth several threads takes them itself, and for
-  // the rest to wake one takes longer than the work: one token of a language model was 30 such.
+  // A kernel runs where its inputs were made. Work that is worth several threads takes them itself,
+  // and for the rest waking a thread takes longer than the work: one token of a language model was 30
+  // such.
   bool IsExpensive() override { return false; }
 
  private:
@@ -358,7 +359,7 @@ CpuKernel::CpuKernel(const char* op, void (*kernel)(CpuCall&)) {
 
 }  // namespace metal_ops
 
-// What Python asks of arguments: a line per op, attribute and input, its parts between tabs.
+// The argument checks for Python: a line per op, attribute and input, its parts between tabs.
 extern "C" __attribute__((visibility("default"), used)) const char* metal_ops_declarations() {
   static const std::string* const text = [] {
     auto* const lines = new std::string();

@@ -153,7 +153,7 @@ class TensorFlowCall : public MetalCall {
   std::unique_ptr<VariableLock> lock_;
 };
 
-// What a formula of the elements is on every device: see OpBuilder::Elementwise.
+// A formula of the elements on every device: see OpBuilder::Elementwise.
 Status RunElementwise(MetalCall& call) {
   const std::vector<float> values = call.FormulaValues();
   std::vector<Argument> arguments = {{"a", call.in(0)}, {"out", call.out(0)}};

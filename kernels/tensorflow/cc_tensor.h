@@ -1,4 +1,5 @@
-// TensorFlow's C++ objects behind the handles of its kernel C API, for what that API has not: see variable.h.
+// TensorFlow's C++ objects behind the handles of its kernel C API, for tasks that API has no functions for:
+// see variable.h.
 
 #ifndef METAL_OPS_KERNELS_TENSORFLOW_CC_TENSOR_H_
 #define METAL_OPS_KERNELS_TENSORFLOW_CC_TENSOR_H_

@@ -1,5 +1,5 @@
-// MetalKernel and MetalKernelByHandle on the CPU: _metal_kernels.so compiles and runs the shader, with what Metal is on
-// this machine (metal_kernel_host.h). It is loaded when the first such kernel runs.
+// MetalKernel and MetalKernelByHandle on the CPU: _metal_kernels.so compiles and runs the shader, with this machine's
+// Metal (metal_kernel_host.h). It is loaded when the first such kernel runs.
 
 #include <dlfcn.h>
 
@@ -72,7 +72,7 @@ absl::Status ToStatus(int code, const char* message) {
   return absl::Status(static_cast<absl::StatusCode>(code), message);
 }
 
-// What both ops have in common: a kernel, and calls of it.
+// Shared by both ops: a kernel, and calls of it.
 class MetalKernelCallOp : public OpKernel {
  public:
   explicit MetalKernelCallOp(OpKernelConstruction* context) : OpKernel(context) {

@@ -49,7 +49,7 @@ class CStatus {
   void Set(const Status& status) {
     TF_SetStatus(status_, static_cast<TF_Code>(status.code()), status.message().c_str());
   }
-  // What Get() says, and OK from then on.
+  // The status of Get(), and OK from then on.
   Status Take() {
     if (ok()) return Status();
     const Status taken = Get();
@@ -61,7 +61,7 @@ class CStatus {
   TF_Status* status_;
 };
 
-// What a kernel's constructor gets: attributes, and where to report that it cannot be built.
+// The argument of a kernel's constructor: attributes, and where to report that it cannot be built.
 class KernelConstruction {
  public:
   explicit KernelConstruction(TF_OpKernelConstruction* ctx) : ctx_(ctx) {}
@@ -81,7 +81,7 @@ class KernelConstruction {
   // How many elements an attribute has that is a list.
   Status GetListSize(const char* name, int32_t* size);
 
-  // What Compute will say instead of running (registrar.h).
+  // The error that Compute will return instead of running (registrar.h).
   void Fail(const Status& status) { error_ = status; }
   const Status& error() const { return error_; }
 
@@ -90,7 +90,7 @@ class KernelConstruction {
   Status error_;
 };
 
-// What Compute gets: inputs, outputs, temporaries, the stream.
+// The argument of Compute: inputs, outputs, temporaries, the stream.
 class KernelContext {
  public:
   explicit KernelContext(TF_OpKernelContext* ctx) : ctx_(ctx) {}
@@ -100,7 +100,7 @@ class KernelContext {
 
   Status Input(int i, Tensor* tensor);
   Status AllocateOutput(int i, const Shape& shape, Tensor* tensor);
-  // Reuses the memory of input `input` for output `i` when nobody else reads it, else allocates.
+  // Reuses the memory of input `input` for output `i` when nothing else reads it, else allocates.
   Status ForwardInputOrAllocateOutput(int input, int i, const Shape& shape, Tensor* tensor);
   // Output `i` is the memory of input `input`, as its dtype and in `shape`, of as many bytes.
   Status ShareInput(int input, int i, const Shape& shape);
@@ -123,8 +123,7 @@ class KernelContext {
   CStatus status_;  // of all its calls: to make one takes as long as a call
 };
 
-// What the kernel that a thread is at is called, for profiles.
-// The kernel keeps the names' numbers.
+// The name, for profiles, of the kernel that a thread is at. The kernel keeps the names' numbers.
 RunningOp ToRunningOp(const char* type, TF_OpKernelContext* ctx, const KernelNames* names);
 
 // Encodes on the context's stream what `body` launches: Status(Encoder&).
@@ -135,8 +134,8 @@ Status Encode(KernelContext* ctx, const Body& body) {
   return EncodeOn(static_cast<id<TF_MetalStream>>(stream), /*wait=*/false, body);
 }
 
-// The same, and returns when the device is done: for what the host must read before it goes on. All
-// else is asynchronous.
+// The same, and returns when the device is done: for values that the host must read before it goes
+// on. All else is asynchronous.
 template <typename Body>
 Status EncodeAndWait(KernelContext* ctx, const Body& body) {
   void* stream = nullptr;

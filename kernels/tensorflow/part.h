@@ -7,7 +7,7 @@
 
 namespace metal_ops {
 
-// Output `i`, of `shape`, lies at `address`, which is memory of input `input` by the device's own arithmetic. Nobody
+// Output `i`, of `shape`, lies at `address`, which is memory of input `input` by the device's own arithmetic. Nothing
 // writes into either while both are there. `release` gets the address when the output's last user is gone, and before
 // the input's memory goes.
 Status SetPartOutput(KernelContext* ctx, int input, int i, const Shape& shape, void* address,

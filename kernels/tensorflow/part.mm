@@ -10,8 +10,8 @@ namespace {
 using tensorflow::TensorBuffer;
 using tensorflow::TensorCApi;
 
-// Not TF_NewTensor, whose memory TensorFlow takes for somebody else's: it would be written by no kernel in place, and
-// what a part is of would not be known, so that a part of a part of a part would keep them all.
+// Not TF_NewTensor, whose memory TensorFlow takes for foreign memory: no kernel would write it in place, and the
+// tensor it is a part of would not be known, so that a part of a part of a part would keep them all.
 class PartBuffer : public TensorBuffer {
  public:
   PartBuffer(void* address, size_t bytes, TensorBuffer* of, void (*release)(void*))

@@ -16,9 +16,9 @@
 
 namespace metal_ops {
 
-// Which dtypes, and which arguments live in host memory.
+// The dtypes, and the arguments that live in host memory.
 struct KernelOptions {
-  // One kernel a dtype of attribute `attr`.
+  // One kernel per dtype of attribute `attr`.
   KernelOptions&& Types(std::string attr, std::vector<TF_DataType> dtypes) && {
     type_attr = std::move(attr);
     types = std::move(dtypes);
@@ -86,7 +86,7 @@ void Guarded(const char* op, Context* ctx, const Body& body) {
   }
 }
 
-// What TensorFlow calls.
+// The functions that TensorFlow calls.
 //
 // A kernel that cannot be built says so when it is run: where TensorFlow learns it while it builds
 // a kernel, host-memory inputs that it has sent already stay behind, and the next call takes them

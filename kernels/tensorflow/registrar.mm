@@ -5,8 +5,7 @@
 namespace metal_ops {
 namespace {
 
-// Static initialisers cannot report; whoever loads the library asks metal_kernels_error()
-// afterwards.
+// Static initialisers cannot report; the library's loader asks metal_kernels_error() afterwards.
 std::string& RegistrationError() {
   static std::string* error = new std::string();
   return *error;

@@ -17,7 +17,7 @@
 namespace metal_ops {
 
 // The pool's own way, a closure for each thread and each loop, has it wake a thread that sleeps beside
-// one that looks for work. Of a language model's token, forty loops of 20 to 100 us, that was more
+// one that looks for work. For a language model's token, forty loops of 20 to 100 us, that was more
 // than half of the processor's time, and two threads took longer than one.
 class Team {
  public:
@@ -62,8 +62,8 @@ class Team {
 
  private:
   using Clock = std::chrono::steady_clock;
-  // To sleep and be woken takes longer than what the others are still at, and than what lies between
-  // two loops of a token.
+  // Sleeping and waking takes longer than the others' remaining work, and than the time between two
+  // loops of a token.
   static constexpr std::chrono::microseconds kWait{50}, kStay{50};
 
   template <typename Done>
@@ -106,7 +106,7 @@ class Team {
       while (Within(kStay, [&] { return Work(thread); })) {
       }
       there_[thread] = false;
-      // What came in between, whose caller took it that this one is there.
+      // A loop that came in between, whose caller assumed that this thread is there.
     } while (Has(state_, thread) && !there_[thread].exchange(true));
   }
 

@@ -10,8 +10,8 @@
 //
 // Register the resource inputs with HostMemory: a handle is the host's on every device.
 //
-// What the kernel C API had for this, kernels_experimental.h, is not in TensorFlow's libraries from 2.20 on, although
-// its header is. So this stands on what every release has: TensorFlow's own Var.
+// The kernel C API's functions for this, kernels_experimental.h, are not in TensorFlow's libraries from 2.20 on,
+// although their header is. So this uses TensorFlow's own Var, which every release has.
 
 #ifndef METAL_OPS_KERNELS_TENSORFLOW_VARIABLE_H_
 #define METAL_OPS_KERNELS_TENSORFLOW_VARIABLE_H_
@@ -32,7 +32,7 @@ class VariableLock {
   VariableLock(const VariableLock&) = delete;
   VariableLock& operator=(const VariableLock&) = delete;
 
-  // The variable's tensor, which may be written: nobody else's results lie in its memory. An error if there is no such
+  // The variable's tensor, which may be written: no other results lie in its memory. An error if there is no such
   // variable, or no value in it.
   Status Get(int input, Tensor* tensor);
   // The same to be read only, for which no copy is made.

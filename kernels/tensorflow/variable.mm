@@ -20,7 +20,8 @@ using tensorflow::Var;
 struct VariableLock::State {
   KernelContext* ctx;
   std::map<int, tensorflow::core::RefCountPtr<Var>> vars;  // by input
-  std::set<Var*> own;                                      // whose memory is nobody else's
+  std::set<Var*> own;                                      // their memory is shared with nothing
+                                                           // else
   std::vector<std::unique_ptr<tensorflow::mutex_lock>> locks;
   std::vector<std::unique_ptr<tensorflow::tf_shared_lock>> shared_locks;
   bool locked_refs = false;
@@ -85,8 +86,8 @@ Status VariableLock::Get(int input, Tensor* tensor) {
   RETURN_IF_ERROR(state_->Find(input, &resource, &ref));
   if (resource == nullptr) return FromCc(ref, tensor);
   Var* const var = state_->vars[input].get();
-  // Somebody still holds what was read; not this op, of a variable that is two of its inputs. In copy_on_read_mode, too:
-  // what is read is a copy then, and what writes with a shared lock is shut out by this one.
+  // Values that were read are still held; not by this op, for a variable that is two of its inputs. In
+  // copy_on_read_mode, too: reads copy then, and writers with a shared lock are shut out by this one.
   if (state_->own.insert(var).second && !resource->RefCountIsOne()) {
     tensorflow::Tensor own;
     RETURN_IF_ERROR(OwnCopyCc(state_->ctx, *resource, &own));

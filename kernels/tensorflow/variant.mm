@@ -59,7 +59,7 @@ Status AddVariants(
     const std::function<Status(const Tensor& a, const Tensor& b, const Tensor& out)>& add) {
   const auto element = [&](CcKernelContext* cc, const CcTensor& a, const CcTensor& b,
                            CcTensor* out) -> absl::Status {
-    // Of a list whose element was never set.
+    // For a list whose element was never set.
     if (a.dtype() == tensorflow::DT_INVALID || b.dtype() == tensorflow::DT_INVALID) {
       *out = a.dtype() == tensorflow::DT_INVALID ? b : a;
       return absl::OkStatus();

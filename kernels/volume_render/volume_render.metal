@@ -1,7 +1,7 @@
 // VolumeRender and RenderWeights: weights and sums of one ray, then its colours.
 //
-// A thread a ray, in order, so results are the same on every run. Running sums in 48 bits: 100,000
-// samples must not round 100,000 times.
+// A thread per ray, in order, so results are the same on every run. Running sums in 48 bits:
+// 100,000 samples must not round 100,000 times.
 
 #include <metal_stdlib>
 
@@ -13,7 +13,7 @@
 
 using namespace metal;
 
-// What the colours need to know of a ray: up to where samples count, and the light from behind.
+// The colours' view of a ray: up to where samples count, and the light from behind.
 struct RayEnd {
   uint n_live;
   float behind;

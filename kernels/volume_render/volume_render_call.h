@@ -1,4 +1,4 @@
-// What the kernels of every device ask of a volume-rendering call.
+// Checks of the kernels of every device for a volume-rendering call.
 
 #ifndef METAL_OPS_KERNELS_VOLUME_RENDER_VOLUME_RENDER_CALL_H_
 #define METAL_OPS_KERNELS_VOLUME_RENDER_VOLUME_RENDER_CALL_H_

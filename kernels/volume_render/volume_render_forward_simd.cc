@@ -134,7 +134,7 @@ void RenderRay(const RenderInputs& in, int64_t start, int64_t count, float* weig
     if (!median_found) median = 0.5f * (t_starts[n - 1] + t_ends[n - 1]);
 
     const int64_t n_weighed = transmittance == nullptr ? n_live : n;
-    // What a last, partial vector reads beside the values.
+    // Room for reads of a last, partial vector beyond the values.
     for (int64_t i = n_weighed; i < kRayPiece && i < n_weighed + 64; ++i) {
       thickness[i] = before[i] = 0.0f;
     }

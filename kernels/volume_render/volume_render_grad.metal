@@ -4,7 +4,8 @@
 // themselves), q_i that with respect to T_i, and x_i the optical thickness:
 //   d loss / d x_i = T_{i+1} h_i - sum over j > i of (w_j h_j + T_j q_j)
 //                    + T_end (d loss / d opacity - d loss / d rgb . background)
-// The sum runs backwards, so that nothing cancels. A thread a ray, in order: the same on every run.
+// The sum runs backwards, so that nothing cancels. A thread per ray, in order: the same on every
+// run.
 
 #include <metal_stdlib>
 
@@ -16,7 +17,7 @@
 
 using namespace metal;
 
-// Where the samples of a ray stop to count, and what lies up to there.
+// Where the samples of a ray stop to count, and the sums up to there.
 struct RayPrefix {
   uint n_live;
   uint median;

@@ -65,7 +65,7 @@ Status VolumeRender(MetalCall& call) {
 }
 METAL_KERNEL("VolumeRender", VolumeRender);
 
-// Of one background for all rays, or of one per ray.
+// The gradient of one background for all rays, or of one per ray.
 Status BackgroundGradient(Encoder& encoder, const MetalRays& rays, uint32_t n_channels,
                           const Tensor& behind, const Tensor& from_rgb, const Tensor& parts,
                           const Tensor& to_background) {
@@ -158,7 +158,7 @@ Status RenderWeightsGrad(MetalCall& call) {
   params.present = Present(call.in(0), VOLUME_RENDER_FROM_WEIGHTS) |
                    Present(call.in(1), VOLUME_RENDER_FROM_TRANSMITTANCE) |
                    (call.Bool("t_gradients") ? VOLUME_RENDER_T_GRADIENTS : 0);
-  // The shader is told that there are no colours, and touches none of what stands for them.
+  // The shader is told that there are no colours, and touches none of their stand-ins.
   const Nothing none;
   return MetalRays::Launch(call, call.Index("packed_info"), 2, {0, 1, 2},
                            {"volume_render_grad", sigmas.dtype()},

@@ -86,7 +86,7 @@ void Scene(OpBuilder& op) {
       .Input("rgbs: T", "any", "Colours, [samples, channels] or [rays, samples, channels].")
       .With(Times)
       .Input("background: float", "any",
-             "What is behind the samples: [channels], [rays, channels], or [0] for black.")
+             "The colour behind the samples: [channels], [rays, channels], or [0] for black.")
       .Check(CheckVolumeRender);
 }
 

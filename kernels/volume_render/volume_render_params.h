@@ -19,7 +19,7 @@
 // The median depth is where half of the light is absorbed: X = ln 2.
 #define VOLUME_RENDER_LN2 0.693147180559945309f
 
-// Which of the optional inputs of a call there are; others are never read.
+// Bits of the optional inputs that a call has; others are never read.
 #define VOLUME_RENDER_BACKGROUND 1u
 #define VOLUME_RENDER_FROM_RGB 2u
 #define VOLUME_RENDER_FROM_OPACITY 4u

@@ -1,4 +1,4 @@
-// What volume rendering's CPU kernels, forwards and backwards, share: their inputs, and the rays one
+// Shared by volume rendering's CPU kernels, forwards and backwards: their inputs, and the rays one
 // after the other.
 
 #ifndef METAL_OPS_KERNELS_VOLUME_RENDER_VOLUME_RENDER_RAYS_H_
@@ -17,7 +17,7 @@ namespace metal_ops {
 // The samples of a ray are worked on in pieces of this many, which stay in the L1 cache.
 constexpr int64_t kRayPiece = 256;
 
-// What all rays share.
+// Shared by all rays.
 struct RenderInputs {
   explicit RenderInputs(const CpuCall& call) : max_thickness(MaxThickness(call)) {
     const int first = call.Index("sigmas"), times = call.Index("t_starts");

@@ -58,7 +58,7 @@ def moments_of(
 
 
 def _rows(layer: Any, x: tf.Tensor) -> Iterator[tf.Tensor]:
-    """What a layer's weights are multiplied with, [rows, groups, inputs], a part of the batch at a time."""
+    """The inputs of a layer's product, [rows, groups, inputs], a part of the batch at a time."""
     if not isinstance(layer, keras.layers.Conv2D):
         yield tf.reshape(x, [-1, 1, x.shape[-1]])
         return
@@ -107,7 +107,7 @@ def _clipped(weights: tf.Tensor, form: Format, moments: tf.Tensor | None) -> Qua
         if moments is None:
             each = tf.reduce_sum(off * off * there, 2)
         else:
-            # Of the groups' outputs those of a block side by side, for a product of matrices.
+            # The groups' outputs of a block side by side, for a product of matrices.
             off = tf.reshape(off, [moments.shape[0], -1, n_blocks, size])
             off = tf.transpose(off, [0, 2, 1, 3])
             each = tf.reduce_sum(tf.matmul(off, moments) * off, 3)

@@ -1,4 +1,4 @@
-"""What happens when a script calls an op that the device has no kernel for: `METAL_OPS_DEVICE_FALLBACK`.
+"""The choice when a script calls an op that the device has no kernel for: `METAL_OPS_DEVICE_FALLBACK`.
 
 TensorFlow says what it calls through its op callbacks, in functions when they are traced: before anything is placed.
 """
@@ -12,7 +12,7 @@ from typing import Any
 
 # Placeholders become arguments of functions. These are no work, or another function's.
 _NO_WORK = {"Placeholder", "PlaceholderWithDefault", "NoOp", "SymbolicGradient"}
-# What tf.data traces runs on the CPU wherever it is called.
+# Functions that tf.data traces run on the CPU wherever it is called.
 _DATA = ("Dataset_", "Dataset.")
 
 
@@ -43,8 +43,8 @@ def install(mode: str, error: Callable[[str], Exception]) -> None:
             if isinstance(value, int):
                 types[str(name)] = int(value)
         dtypes = {t.dtype.name for t in [*inputs, *outputs]}
-        # Texts and lists are the host's on every device, and so are shapes and indices. A handle is no tensor, and
-        # what hands over the elements of a dataset does no work.
+        # Texts and lists are the host's on every device, and so are shapes and indices. A handle is no tensor, and ops
+        # that hand over the elements of a dataset do no work.
         if dtypes & {"string", "variant"} or dtypes <= {"int32"} or "Iterator" in op:
             return
         if {t.dtype.name for t in outputs} == {"resource"}:
@@ -87,7 +87,7 @@ def _meant_for_cpu(output: Any, graph: Any, context: Any) -> bool:
 def _why_not(op: str, types: tuple[tuple[str, int], ...]) -> tuple[str, set[str]] | None:
     """Why the device has no kernel for an op with these attributes, and which of their dtypes none of its kernels has.
 
-    Of a Cast of float64 to float32 that is float64. None where it has a kernel, or nobody has.
+    For a Cast of float64 to float32 that is float64. None where it has a kernel, or no device has.
     """
     from tensorflow.python.framework import dtypes, kernels, op_def_registry
 

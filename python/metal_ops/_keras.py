@@ -1,4 +1,4 @@
-"""What every Keras class of metal_ops needs from Keras."""
+"""The parts of Keras that every Keras class of metal_ops needs."""
 
 from __future__ import annotations
 

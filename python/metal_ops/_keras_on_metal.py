@@ -1,5 +1,6 @@
-"""Keras takes a GPU for NVIDIA's. Where the device is METAL it is not to ask for XLA by itself, and what it asks cuDNN
-for, whole sequences of LSTM and GRU layers in one op, METAL does, with any mask and in the dtypes that it has.
+"""Keras takes a GPU for NVIDIA's. Where the device is METAL it is not to ask for XLA by itself, and METAL does the work
+that Keras asks cuDNN for, whole sequences of LSTM and GRU layers in one op, with any mask and in the dtypes that it
+has.
 
 On Macs Keras leaves XLA out by its own decision. tf_keras asks TensorFlow whether a device is a plugin.
 """
@@ -15,7 +16,7 @@ from typing import Any
 import wrapt  # TensorFlow needs it, too; calls back when a module is imported, be it before or after the device
 
 _RNN = "keras.src.backend.tensorflow.rnn"
-# Whether the layer that is called has zeros for what is masked, and not what was there before.
+# Whether the layer that is called has zeros for masked steps, and not the values before.
 _zeros_for_masked: contextvars.ContextVar[bool] = contextvars.ContextVar("zeros", default=False)
 # How what runs sequences ends its arguments. A release of Keras that has others is left without it.
 _LAST = ("mask", "time_major", "go_backwards", "return_sequences")
@@ -85,7 +86,7 @@ def _on_metal(run: Callable[..., Any]) -> Callable[..., Any]:
         mask = _mask_of(run.__name__.rpartition("_")[2].upper(), mask, inputs)
         if go_backwards:
             inputs, mask = tf.reverse(inputs, [1]), tf.reverse(mask, [1])
-        # What is not masked moves to the front. Floats, as whole numbers of 32 bits are the host's.
+        # Steps that are not masked move to the front. Floats, as whole numbers of 32 bits are the host's.
         masked = tf.where(mask, 0.0, 1.0)
         inputs = tf.gather(inputs, tf.argsort(masked, axis=1, stable=True), batch_dims=1)
         seen = tf.cumsum(1.0 - masked, axis=1)

@@ -1,4 +1,4 @@
-"""Finds and loads `_metal_ops.so`, once, or says in one ImportError what is wrong and what to do.
+"""Finds and loads `_metal_ops.so`, once, or names the error and the remedy in one ImportError.
 
 Importing never builds. The library is checked before it is loaded, because one that was built for another
 TensorFlow may crash the process while it loads.
@@ -121,7 +121,7 @@ def simd_target() -> str:
 
 
 def simd_targets() -> list[str]:
-    """What `METAL_OPS_SIMD` may say on this processor, the best first, e.g. ["avx3", "avx2", "sse4", "emu128"]."""
+    """The values of `METAL_OPS_SIMD` on this processor, the best first, e.g. ["avx3", "avx2", "sse4", "emu128"]."""
     return _text_of("metal_ops_simd_targets").split(", ")
 
 
@@ -132,7 +132,7 @@ def set_simd_target(name: str) -> None:
 
 
 def declarations() -> list[list[str]]:
-    """What the library says of its declared ops: parts of a line per op, attribute and input."""
+    """The library's description of its declared ops: parts of a line per op, attribute and input."""
     return [line.split("\t") for line in _text_of("metal_ops_declarations").splitlines()]
 
 

@@ -1,4 +1,4 @@
-"""Where TensorFlow runs the ops of a function, and what it copies on the way: `metal_ops.device.report`."""
+"""The devices on which TensorFlow runs the ops of a function, and its copies on the way: `metal_ops.device.report`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-# What TensorFlow puts around the ops of a graph, and what does nothing when it runs.
+# Ops that TensorFlow puts around those of a graph, and ops that do nothing when they run.
 _NO_WORK = {"Const", "NoOp", "Identity", "IdentityN", "Placeholder"}
 
 
@@ -48,10 +48,10 @@ class Report:
     """Where the ops of a function ran. Printing it shows a table.
 
     Attributes:
-      ops: For each device ("GPU:0"), how many ops of each kind ran there. Constants and what only passes a tensor on
+      ops: For each device ("GPU:0"), how many ops of each kind ran there. Constants and ops that only pass a tensor on
         are left out.
-      copies: What was copied between devices within a call, in no order.
-      result: What the function returned.
+      copies: The copies between devices within a call, in no order.
+      result: The function's result.
 
     Example:
       >>> report = metal_ops.device.report(lambda x: tf.nn.relu(x) + 1.0, tf.ones([3]))
@@ -82,7 +82,7 @@ class Report:
 
 
 def report(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Report:
-    """Calls a function once, as a graph, and tells where each of its ops ran and what was copied between devices.
+    """Calls a function once, as a graph, and reports the device of each of its ops and the copies between devices.
 
     With soft placement, TensorFlow's default, an op that has no kernel for the METAL device runs on the CPU and its
     tensors are copied there and back; nothing else says so. `tf.config.set_soft_device_placement(False)` makes an

@@ -23,11 +23,11 @@ class LayerError:
 
     Attributes:
       layer: Its path.
-      bits: Of its codes.
+      bits: Bits of its codes.
       alone: |y' - y| / |y| of its outputs y on the float model's inputs, all of the data together.
       error: The same in the quantized model, whose earlier layers have made its inputs inexact.
-      bytes_before: Of its variables.
-      bytes_after: Of its variables, quantized.
+      bytes_before: Bytes of its variables.
+      bytes_after: Bytes of its variables, quantized.
 
     Example:
       >>> metal_ops.LayerError("dense", 4, 0.05, 0.06, 1000, 160).bits
@@ -49,8 +49,8 @@ class QuantizationReport:
     Attributes:
       rows: A `LayerError` for each quantized layer, in the model's order.
       error: |y' - y| / |y| of the model's outputs.
-      bytes_before: Of all of the model's variables.
-      bytes_after: Of those of the quantized one.
+      bytes_before: Bytes of all of the model's variables.
+      bytes_after: Bytes of those of the quantized one.
 
     Example:
       >>> row = metal_ops.LayerError("dense", 4, 0.05, 0.06, 1000, 160)
@@ -80,7 +80,8 @@ class QuantizationReport:
         return "\n".join(lines)
 
     def plot(self, path: str | os.PathLike[str]) -> None:
-        """Draws errors and bytes of the layers, as a PNG or what else the name ends with: whole, or not at all.
+        """Draws errors and bytes of the layers, as a PNG or another format that the name ends with: whole, or not at
+        all.
 
         Args:
           path: Where to; a file there is replaced.
@@ -124,13 +125,13 @@ class QuantizationReport:
 
 
 def quantization_report(model: keras.Model, quantized: keras.Model, data: Any) -> QuantizationReport:  # fmt: skip
-    """Compares a model with what `quantize_model` made of it, layer by layer, on data.
+    """Compares a model with its quantized form from `quantize_model`, layer by layer, on data.
 
     Both models are called on each batch, without training and without graphs.
 
     Args:
       model: The one with floats.
-      quantized: What quantize_model made of it.
+      quantized: The result of quantize_model for it.
       data: As `quantize_model` takes to calibrate.
 
     Returns:
@@ -188,7 +189,7 @@ def quantization_report(model: keras.Model, quantized: keras.Model, data: Any) -
 
 
 def _pairs(op: str, model: Any, quantized: Any) -> list[tuple[Any, Any]]:
-    """Layers and what they became."""
+    """Layers and their quantized forms."""
     ones, others = model._flatten_layers(), quantized._flatten_layers()
     pairs = list(zip(ones, others, strict=False))
     for one, other in pairs:

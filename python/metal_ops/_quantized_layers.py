@@ -1,4 +1,4 @@
-"""Layers that can be quantized, and what they are given when their model is called."""
+"""Layers that can be quantized, and their inputs when the model is called."""
 
 from __future__ import annotations
 

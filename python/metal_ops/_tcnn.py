@@ -39,7 +39,7 @@ def grid_arguments(config: dict[str, Any] | str, n_dims: int | None) -> dict[str
 
     Raises:
       TypeError: The configuration is not a dict or the JSON text of one.
-      ValueError: It asks for what HashGrid cannot do, or has a field that is not known.
+      ValueError: It asks for a feature that HashGrid does not have, or has a field that is not known.
     """
     if isinstance(config, str):
         try:

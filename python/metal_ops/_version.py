@@ -1,6 +1,7 @@
 """The one place where the versions are: pip, the command line and the builds take them from here.
 
-What cannot read a Python file repeats TensorFlow's, and tests/test_house.py compares: pyproject.toml, requirements.txt.
+Files that cannot read a Python file repeat TensorFlow's, and tests/test_house.py compares: pyproject.toml,
+requirements.txt.
 """
 
 __version__ = "0.1.0"

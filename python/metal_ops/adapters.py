@@ -42,7 +42,7 @@ class _Form(NamedTuple):
     a: tuple[int, ...]
     b: tuple[int, ...]
     spread: float  # of A at first
-    # Of the layer's inputs, A, B, and what drops some of what A is multiplied with.
+    # A function of the layer's inputs, A, B, and the dropout of A's inputs.
     product: Callable[
         [tf.Tensor, tf.Tensor, tf.Tensor, Callable[[tf.Tensor], tf.Tensor]], tf.Tensor
     ]
@@ -184,7 +184,7 @@ class _Adapter(keras.layers.Layer):
         return self.alpha / self.rank * self._product(inputs, a, b, drop)
 
     def delta(self) -> tf.Tensor:
-        """What is added to the layer's weights, float32."""
+        """The addend of the layer's weights, float32."""
         return self.alpha / self.rank * self._kernel(self.a.value, self.b.value)
 
     def save_own_variables(self, store: Any) -> None:
@@ -210,7 +210,7 @@ class _Beside:
         adapters = [self.adapters[name] for name in dict.fromkeys(chosen) if name in self.adapters]
         if not adapters:
             return self.call(inputs, *args, **kwargs)
-        # The layer as it is now but for what comes after the sum. Grappler takes the sum of a MatMul with a bias and
+        # The layer as it is now without the ops after the sum. Grappler takes the sum of a MatMul with a bias and
         # another tensor before a Relu for one op that it has no name for.
         plain = object.__new__(type(self.layer))
         vars(plain).update(vars(self.layer))
@@ -230,7 +230,7 @@ class _Beside:
         return outputs if activation is None else activation(outputs)
 
     def _rows(self, name: str, outputs: tf.Tensor) -> tf.Tensor:
-        """Which rows of the batch have that adapter, [batch]."""
+        """The rows of the batch that have that adapter, [batch]."""
         assert isinstance(self.used, tuple)
         n = len(self.used)
         words = (
@@ -275,10 +275,10 @@ def add(
       model: A built Keras model of any kind, or a layer.
       rank: Columns of A, rows of B.
       alpha: The product A B is taken times alpha / rank.
-      layers: Which: a regular expression to be found in `layer.path`, a class, a function of the layer, or a list of
-        such; None: all that can have one.
+      layers: The layers: a regular expression to be found in `layer.path`, a class, a function of the layer, or a list
+        of such; None: all that can have one.
       name: The adapter's: letters, digits, "_", "-" and ".".
-      dropout: Part of what A is multiplied with that is dropped in training, in [0, 1).
+      dropout: The part of A's inputs that is dropped in training, in [0, 1).
 
     Returns:
       The paths of the layers that have it.
@@ -338,9 +338,9 @@ def use(model: keras.Model, names: str | Sequence[str | None] | None) -> None:
     """Says which adapter the calls from now on add, or that they add none.
 
     The variables of those in use are trainable, others are not. A list has the adapter of each row of the batch, so
-    that one call serves several tasks: layers compute the base once for all rows, and each adapter that is named
-    once, for all rows as well. What of the model was traced (`fit`, `predict`) is traced again. A `tf.function` of
-    your own keeps the adapters it was traced with.
+    that one call serves several tasks: layers compute the base once for all rows, and each adapter that is named once,
+    for all rows as well. Functions of the model that were traced (`fit`, `predict`) are traced again. A `tf.function`
+    of your own keeps the adapters it was traced with.
 
     Args:
       model: The model that is called; what it was trained with by `fit` has to be compiled again.
@@ -579,7 +579,7 @@ def _attach(
             layer.call = layer._metal_ops_adapters.__call__
         adapter = _Adapter(layer, rank, alpha, dropout, name)
         _beside(layer).adapters[name] = adapter
-        # Keras finds variables of what is an attribute, and refuses new ones of layers that are built.
+        # Keras tracks the variables of attributes, and refuses new ones of layers that are built.
         layer._tracker.unlock()
         setattr(layer, f"_metal_ops_adapter_{name}", adapter)
         layer._tracker.lock()
@@ -646,7 +646,7 @@ def _check(op: str, model: Any) -> None:
 
 
 def _forget_traces(model: Any) -> None:
-    """What Keras has traced has the adapters of then inside."""
+    """Functions that Keras has traced have the old adapters inside."""
     for function in ("train_function", "test_function", "predict_function"):
         if getattr(model, function, None) is not None:
             setattr(model, function, None)

@@ -103,6 +103,6 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise
         print(f"{error}\n`python -m metal_ops doctor` says more.", file=sys.stderr)
         return 2
-    except BrokenPipeError:  # `... | head` closed the pipe: nobody is left to tell
+    except BrokenPipeError:  # `... | head` closed the pipe: no reader is left
         sys.stderr.close()
         return 0

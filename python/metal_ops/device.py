@@ -24,9 +24,9 @@ device is an error that says so, and so is the call of any `tf.function`, for wh
 any device. Start such a process by `multiprocessing.get_context("spawn")` or "forkserver"; CUDA wants the same.
 Forked processes that do other work, as a pool that reads files, are not touched.
 
-Keras: `Model.compile(jit_compile="auto")`, the default, picks XLA as soon as there is a GPU, which METAL has not. Keras
-leaves it out on Macs, and where this device is loaded: `jit_compile=True` is a warning. What LSTM and GRU ask cuDNN
-for, their whole sequences in one op, METAL does, where Keras would ask, and for any mask; `use_cudnn=False` has the
+Keras: `Model.compile(jit_compile="auto")`, the default, picks XLA as soon as there is a GPU, and METAL has no XLA.
+Keras leaves it out on Macs, and where this device is loaded: `jit_compile=True` is a warning. LSTM and GRU run their
+whole sequences in one op, as with cuDNN, where Keras would ask for cuDNN, and for any mask; `use_cudnn=False` has the
 steps written out.
 """
 
@@ -72,7 +72,7 @@ FOUND_PLUGIN = _HERE.parent / "tensorflow-plugins" / "libmetal_device.dylib"
 KERNELS = _HERE / "_metal_kernels.so"
 HOSTMETAL = _HERE / "libhostmetal.so"
 INSTALL = "`pip install 'tensorflow-metal-ops[metal]'`, or `make metal` in the source checkout"
-# Of the system and not in the wheel: GNUstep stands on ICU, GnuTLS and others, 40 MB of libraries.
+# From the system and not in the wheel: GNUstep stands on ICU, GnuTLS and others, 40 MB of libraries.
 APT_PACKAGES = "libgnustep-base1.28 libobjc4"
 _lock = threading.Lock()
 _loaded: tuple[Device, ...] = ()
@@ -88,7 +88,7 @@ class Device:
 
     Attributes:
       name: TensorFlow's name, for `tf.device`: "GPU:0".
-      hardware: What the Metal runtime calls it.
+      hardware: The Metal runtime's name of it.
       memory_bytes: How much memory tensors may take; 0 where the plugin does not say (tensorflow-metal).
       plugin: The plugin's file, None if it is tensorflow-metal's.
       kernels: The file with this library's Metal kernels, None if it is not built.
@@ -120,7 +120,8 @@ def load(kernels: bool = True) -> Device:
         names. A later call with True adds them.
 
     Returns:
-      What was found; `str()` of it is one sentence. Of several (`HOSTMETAL_DEVICES`), the first: `list()` has all.
+      The device that was found; `str()` of it is one sentence. With several (`HOSTMETAL_DEVICES`), the first: `list()`
+      has all.
 
     Raises:
       DeviceError: The plugin is not built; TensorFlow is a CUDA build, of another release, has another GPU plugin or
@@ -203,7 +204,7 @@ def memory(device: str = "GPU:0") -> dict[str, int]:
     TensorFlow's own `tf.config.experimental.get_memory_info` knows nothing of such a device and says 0.
 
     Args:
-      device: Which one, by its name in `list()`.
+      device: Its name in `list()`.
 
     Returns:
       The three numbers by name.
@@ -262,8 +263,7 @@ def _load_own() -> tuple[Device, ...]:
 
     if not _found_by_tensorflow():
         _check_tensorflow(tf)
-        # The only way to have TensorFlow look for devices again if somebody has listed them already; no public name
-        # exists.
+        # The only way to have TensorFlow look for devices again after they have been listed; no public name exists.
         from tensorflow.python.framework import load_library
 
         load_library.load_pluggable_device_library(str(plugin))

@@ -26,7 +26,7 @@ MACOS_PARTS = ("_metal_kernels.so", "metal_ops.metallib")
 
 
 class Report:
-    """What the doctor found: tables to print, problems that keep the ops from working, and what is missing besides."""
+    """The doctor's findings: tables to print, problems that keep the ops from working, and other missing parts."""
 
     def __init__(self) -> None:
         self.notes: list[str] = []
@@ -41,7 +41,7 @@ def add_parser(subparsers: Any) -> None:
     parser = subparsers.add_parser(
         "doctor",
         help="Check the installation: what was built, what works, what is missing and how to get it",
-        description="Prints versions, what was built, the devices with their kernels, and what is missing with the "
+        description="Prints versions, what was built, the devices with their kernels, and missing parts with the "
         "command that gets it. Exit code 0: the ops work. 1: they do not; the last lines say what to do.",
     )
     parser.set_defaults(run=run)

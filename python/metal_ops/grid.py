@@ -113,7 +113,7 @@ class HashGrid:
         self._set(
             log2_per_level_scale=np.float32(log2_growth),
             per_level_scale=2.0**log2_growth if per_level_scale is None else float(per_level_scale),
-            # What was given, so that a config says it in the same words.
+            # The given arguments, so that a config repeats them.
             _growth={
                 "finest_resolution": None if finest_resolution is None else int(finest_resolution),
                 "per_level_scale": None if per_level_scale is None else float(per_level_scale),
@@ -274,7 +274,7 @@ class HashGrid:
 
         Args:
           config: The configuration of a grid encoding (otype Grid, HashGrid or DenseGrid), or a whole one that has it
-            under "encoding"; a dict or its JSON text. What is left out has tiny-cuda-nn's default.
+            under "encoding"; a dict or its JSON text. A missing field has tiny-cuda-nn's default.
           n_dims: Coordinates a point has, which tiny-cuda-nn is told apart from it (`n_input_dims`); 3 if neither
             this nor "n_dims_to_encode" is given.
 
@@ -283,8 +283,8 @@ class HashGrid:
 
         Raises:
           TypeError: The configuration is not a dict.
-          ValueError: It asks for what this library does not have (TiledGrid, Nearest, other hashes), or a field is
-            unknown or out of range.
+          ValueError: It asks for a feature that this library does not have (TiledGrid, Nearest, other hashes), or a
+            field is unknown or out of range.
 
         Example:
           >>> config = {"otype": "HashGrid", "n_levels": 4, "log2_hashmap_size": 14, "per_level_scale": 1.5}

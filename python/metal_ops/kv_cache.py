@@ -119,7 +119,7 @@ class KVCache(tf.Module):
 
         Raises:
           TypeError: A dtype does not fit.
-          ValueError: q, k and v have not as many tokens, or counts is not one for each sequence.
+          ValueError: q, k and v do not have the same number of tokens, or counts is not one for each sequence.
           tf.errors.InvalidArgumentError: The cache is full, a count is beyond n, or a shape does not fit.
         """
         op = "KVCache.attend"
@@ -147,7 +147,7 @@ class KVCache(tf.Module):
             outputs = scaled_dot_product_attention(
                 q, self.k, self.v, causal=self.window is None, key_lengths=length, **options
             )
-        # The next call waits for the lengths: nobody holds the variables when they are written to.
+        # The next call waits for the lengths: nothing reads the variables when they are written to.
         with tf.control_dependencies([outputs]):
             self.lengths.assign_add(new)
         return outputs

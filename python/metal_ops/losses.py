@@ -168,7 +168,7 @@ class SoftmaxCrossEntropy(keras.losses.Loss):
             ignore_index=self.ignore_class,
         )
         if self.ignore_class is not None:
-            # Where Keras' means look for what they leave out.
+            # Where Keras' means look for the elements they leave out.
             loss._keras_mask = y_true != self.ignore_class
         return loss
 

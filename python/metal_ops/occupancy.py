@@ -27,12 +27,12 @@ class OccupancyGrid(tf.Module):
       resolution: Cells along an edge of a level; a multiple of 4 where there are several levels.
       n_levels: Number of levels, 1 to 16.
       threshold: A cell is occupied if its density is above this, or above the mean of all cells where that is less (a
-        scene of thin fog would vanish otherwise). In the unit of what `update` is given: instant-ngp takes
-        0.01 for the density times the step's length. So what is gone is forgotten once it has faded below the mean of
-        what is there; if nothing is left anywhere, the mean fades too, and the cells stay as they were.
-      decay: What is left of a cell's density at each update.
-      allowed: Cells that may ever be occupied, [n_levels, resolution^3] or [resolution^3] bool (a visual hull, or what
-        any camera sees); None for all.
+        scene of thin fog would vanish otherwise). In the unit of `update`'s densities: instant-ngp takes 0.01 for the
+        density times the step's length. So vanished matter is forgotten once it has faded below the mean of the rest;
+        if nothing is left anywhere, the mean fades too, and the cells stay as they were.
+      decay: The factor of a cell's density at each update.
+      allowed: Cells that may ever be occupied, [n_levels, resolution^3] or [resolution^3] bool (a visual hull, or the
+        cells that any camera sees); None for all.
       name: Name of the module.
 
     Attributes:

@@ -1,4 +1,4 @@
-"""What the METAL device did while a program ran: every shader with its op and its time, copies, waits.
+"""The METAL device's work while a program ran: every shader with its op and its time, copies, waits.
 
 `with metal_ops.profiler.trace("t.json"):` around a part of a program, `print(metal_ops.profiler.summary())` behind it.
 `t.json` opens in https://ui.perfetto.dev or chrome://tracing. TensorFlow's own profiler, and with it TensorBoard, shows
@@ -54,7 +54,7 @@ class ProfilerError(RuntimeError):
 
 @dataclass
 class Profile:
-    """What happened inside `trace`; complete when that has ended.
+    """The events inside `trace`; complete when that has ended.
 
     Attributes:
       events: A structured NumPy array, an entry for each thing that took time, in the order of `encoded`. `start`,
@@ -179,10 +179,10 @@ class Row:
     """One line of a `Summary`.
 
     Attributes:
-      name: The op's kind, or what was copied or waited for.
+      name: The op's kind, or the object of a copy or wait.
       calls: How often.
       seconds: How long in all; of ops the device's time, not the host's.
-      share: Of the time of all ops together; 0 for copies and waits.
+      share: Share of the time of all ops together; 0 for copies and waits.
       bytes: Moved by copies, 0 for ops and waits.
 
     Example:
@@ -209,7 +209,7 @@ class Summary:
     Attributes:
       ops: By the device's time, longest first.
       copies: To the device, to the host, and on the device.
-      waits: Of the host for the device.
+      waits: Waits of the host for the device.
       on_cpu: Ops that ran on the CPU, and how many of each: those of functions that were first called inside.
       seconds: How long `trace` lasted.
       busy: How long the device worked.
@@ -323,10 +323,10 @@ def trace(
 
 
 def summary(profile: Profile | None = None) -> Summary:
-    """What took the time: ops by the device's time, copies with their bytes, waits, ops on the CPU.
+    """The costs by kind: ops by the device's time, copies with their bytes, waits, ops on the CPU.
 
     Args:
-      profile: What `trace` gave; None takes that of the last trace that has ended.
+      profile: The profile from `trace`; None takes that of the last trace that has ended.
 
     Returns:
       A `Summary`: print it, or look into `ops`, `copies` and `waits`.

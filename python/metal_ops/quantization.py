@@ -27,21 +27,21 @@ _HOW = (*Format._fields, "dynamic")
 
 @dataclasses.dataclass(frozen=True)
 class QuantizationSpec:
-    """Which layers `quantize_model` gives weights of how many bits.
+    """The layers that `quantize_model` quantizes, and the bits of their weights.
 
     A pattern is a regular expression that is searched in a layer's path, a class of Keras', a function of the layer, or
     a list of such.
 
     Attributes:
-      bits: Of a code: 4 or 8; with lookup 2, 3, 4, 6 or 8.
+      bits: Bits of a code: 4 or 8; with lookup 2, 3, 4, 6 or 8.
       block: Neighbouring inputs of an output that share a scale, a multiple of 32; None: all of them.
       symmetric: Whether there are no minima.
       per_tensor: Whether all outputs share scales.
       scales: Their dtype, or that of tables: float16 or float32. None: float16 for 4 bits and tables, float32 for 8.
       layers: The pattern of those that are quantized; None: all that can be.
       skip: The pattern of those of them that stay as they are; None: none.
-      overrides: What differs for the layers of a pattern, such as {"logits": {"bits": 8}}; of several that fit a
-        layer the last one counts.
+      overrides: Differences for the layers of a pattern, such as {"logits": {"bits": 8}}; the last of several that fit
+        a layer counts.
       lookup: Neighbouring outputs that share a lookup table, 0 for all of them; None: there are scales.
       dynamic: Whether Dense layers round their inputs to 8 bits, see `quantized_matmul`; others never do.
 
@@ -80,7 +80,7 @@ class QuantizationSpec:
             self._how(op, differing)
 
     def _how(self, op: str, differing: Mapping[str, Any]) -> tuple[Format, bool]:
-        """What weights become, and whether inputs are rounded."""
+        """The format of weights, and whether inputs are rounded."""
         said = {field: getattr(self, field) for field in _HOW} | dict(differing)
         dynamic = said.pop("dynamic")
         form = Format.checked(op, **said)
@@ -111,14 +111,14 @@ def quantize_model(model: keras.Model, spec: Any = None, calibrate: Any = None) 
     The given model stays as it is, and everything that is not quantized has its weights. Sequential and functional
     models, models in models and layers in layers are made again by Keras' configs, and so are subclassed
     models whose layers are attributes, or in lists, tuples or dicts that are. The floats that were quantized are
-    not kept. A compiled model is compiled again; only what is not codes is trained.
+    not kept. A compiled model is compiled again; only weights that are no codes are trained.
 
-    With `calibrate` steps need not reach from the least to the greatest weight of a block: ends are cut off where that
-    makes the block's part of the layer's outputs, on the inputs that the float model's layer has on this data, less
-    wrong. 49 pairs of cuts are tried, 7 if symmetric, which is the search for clipping of Lin et al. 2023, "AWQ:
-    Activation-aware weight quantization", [arXiv:2306.00978](https://arxiv.org/abs/2306.00978), without what else
-    that does: no weight is scaled, and each is rounded to the nearest step. Rows of an Embedding are cut where they
-    themselves get nearer. For lookup tables the data says what a weight's error counts: its square, by the mean of its
+    With `calibrate`, steps may stop short of the least and the greatest weight of a block: ends are cut off where that
+    reduces the error of the block's part of the layer's outputs, on the inputs that the float model's layer has on
+    this data. 49 pairs of cuts are tried, 7 if symmetric. That is the search for clipping of Lin et al. 2023, "AWQ:
+    Activation-aware weight quantization", [arXiv:2306.00978](https://arxiv.org/abs/2306.00978), and no other part of
+    the paper: no weight is scaled, and each is rounded to the nearest step. Rows of an Embedding are cut where that
+    reduces their own error. For lookup tables the data gives the weight of an error: its square times the mean of its
     input's square.
 
     Args:

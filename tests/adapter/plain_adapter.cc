@@ -176,7 +176,7 @@ CpuKernel::CpuKernel(const char* op, void (*kernel)(CpuCall&)) { Kernels()[op] =
 
 }  // namespace metal_ops
 
-// Returns "" or what is wrong, until the thread's next call. The caller frees the outputs' data.
+// Returns "" or the error, until the thread's next call. The caller frees the outputs' data.
 extern "C" const char* run_op(const char* op, const char* attrs, const metal_ops::Array* inputs,
                               metal_ops::Array* outputs, int threads) {
   static thread_local std::string error;

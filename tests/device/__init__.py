@@ -1,1 +1,1 @@
-"""Tests of the METAL device: the plugin's C table, loading, and what TensorFlow does on it."""
+"""Tests of the METAL device: the plugin's C table, loading, and TensorFlow's work on it."""

@@ -1,6 +1,6 @@
-// Calls the plugin's StreamExecutor table as TensorFlow does, and what TensorFlow does not call:
-// timers, host callbacks, memset32, failures. Prints one line a check that fails; the exit code
-// says how many.
+// Calls the plugin's StreamExecutor table as TensorFlow does, and functions that TensorFlow does
+// not call: timers, host callbacks, memset32, failures. Prints one line a check that fails; the
+// exit code says how many.
 
 #import <Metal/Metal.h>
 #include <dispatch/dispatch.h>
@@ -116,7 +116,7 @@ std::vector<uint8_t> Read(Memory& from, uint64_t size) {
   return bytes;
 }
 
-// As it is now, whoever is writing to it; a GPU's own memory has no `contents`.
+// Its present value, whatever is writing to it; a GPU's own memory has no `contents`.
 int ByteOf(id<MTLBuffer> buffer, NSUInteger at) {
   uint8_t byte = 0;
   CHECK(hostmetal_read(buffer, at, &byte, 1));
@@ -258,7 +258,7 @@ void CommitOnlyCounts() {
   Event event;
   CHECK(event.done());
   Status status;
-  se.record_event(&device, stream, event, status);  // whoever waits flushes
+  se.record_event(&device, stream, event, status);  // a waiting caller flushes
   CHECK([third status] != MTLCommandBufferStatusNotEnqueued);
   se.block_host_for_event(&device, event, status);
   CHECK(event.done() && ByteOf(buffer, 63) == 3);
@@ -272,8 +272,9 @@ void CommitOnlyCounts() {
   [third release];
 }
 
-// New memory is nobody else's, so that the first copy from the host into all of it waits for no
-// kernel; what has been filled or copied to, parts, and copies behind kernels of their stream do.
+// New memory is shared with nothing else, so that the first copy from the host into all of it waits
+// for no kernel; memory that has been filled or copied to, parts, and copies behind kernels of
+// their stream do wait.
 void NewMemoryIsWrittenAtOnce() {
   Stream kernels, copies;
   Memory fresh(100), filled(100), part(100), own(100);
@@ -346,7 +347,7 @@ void StreamsWaitForEachOther() {
   CHECK(status.code() == TF_OK);
 }
 
-// A device-to-host copy has to wait for what it depends on, and for nothing else.
+// A device-to-host copy has to wait for the work it depends on, and for nothing else.
 void CopyToHostWaits() {
   Stream a, b;
   Memory memory(8);
@@ -455,7 +456,7 @@ void FailuresAreReported() {
   CHECK(error != nullptr && strstr(error, "no luck") != nullptr);
 }
 
-// By whoever asks next, though nobody was called when it happened.
+// The next caller sees them, though no one was waiting when they happened.
 void FailuresAreSeenWithoutWaiting() {
   const auto seen = [](const std::function<bool()>& asked) {
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(5);
@@ -538,8 +539,8 @@ void ThousandBuffersInFlight() {
   Status status;
   std::vector<std::unique_ptr<Memory>> all;
   Gate gate(stream);
-  // From a second thread: a command queue takes so many buffers and no more, so somebody has to
-  // open the gate.
+  // From a second thread: a command queue takes a limited number of buffers, so another thread has
+  // to open the gate.
   std::thread encoder([&] {
     for (int i = 0; i < 1000; ++i) {
       all.push_back(std::make_unique<Memory>(256));

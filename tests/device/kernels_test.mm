@@ -1,5 +1,5 @@
 // The device's kernels called as TensorFlow calls them: from many threads, on few streams, one
-// kernel object for all. What they ask of TensorFlow is answered here, by functions that stand
+// kernel object for all. Their calls of TensorFlow are answered here, by functions that stand
 // before its own of the same names: its locks are not instrumented, and ThreadSanitizer would take
 // every tensor that it hands over for a race. With "planted" as an argument, a kernel that counts
 // its calls in a member is called instead; with "planted locked", by one thread at a time.
@@ -240,7 +240,7 @@ class PlantedRaceOp {
 };
 REGISTER_METAL_KERNEL(PlantedRaceOp, .Types("T", {TF_FLOAT}));
 
-// One object an op, made by whoever calls it first.
+// One object per op, made by its first caller.
 struct Kernel {
   const TF_KernelBuilder* functions;
   void* object;
@@ -321,7 +321,7 @@ void Round(SP_Stream stream, SP_Stream other, Variable* sum, std::mt19937* rando
   Expect(part.memory->whole == joined.memory, "Slice's memory");
   const TF_Tensor less = Call("Neg", stream, {part});
   const TF_Tensor added = Call("Sum", stream, {joined, OnHost(0)});
-  // The other stream goes on with what this one is still working at.
+  // The other stream goes on with the results that this one is still working at.
   CStatus status;
   se.create_stream_dependency(&device, other, stream, status);
   const TF_Tensor product = Call("Mul", other, {joined, added});

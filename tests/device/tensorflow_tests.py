@@ -23,7 +23,8 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-# What runs a file: `test.main()` at its end finds its tests as unittest would, and writes what each of them gave.
+# The program that runs a file: `test.main()` at its end finds its tests as unittest would, and writes the outcome
+# of each.
 WORKER = """
 import json, os, runpy, sys, unittest
 from pathlib import Path
@@ -78,7 +79,8 @@ runpy.run_path(file, run_name="__main__")
 
 
 def run(file: Path, device: str, part: str, timeout: float) -> dict[str, list[str]]:
-    """What each test of a file gave: ("passed", "failed", "skipped", "did not end") and why."""
+    """The outcome of each test of a file: ("passed", "failed", "skipped", "did not end") and
+    why."""
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "results.json"
         environment = {k: v for k, v in os.environ.items() if k != "METAL_OPS_DEVICE"}

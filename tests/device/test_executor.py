@@ -29,7 +29,7 @@ def test_executor(validation):
 @NO_STAND_IN
 @pytest.mark.skipif(sys.platform == "darwin", reason="on macOS the device is Apple's")
 def test_executor_with_memory_of_its_own():
-    """The same calls where the host cannot reach tensors: on what stands for a GPU."""
+    """The same calls where the host cannot reach tensors: on the stand-in for a GPU."""
     library = "build/tests/hostmetal/cuda/libcuda.so"
     subprocess.run(["make", "-s", library], cwd=ROOT, check=True)
     environment = {

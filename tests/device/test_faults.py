@@ -1,4 +1,5 @@
-"""A shader that faults is an error, of the op that caused it or of what would have used its result; never an abort."""
+"""A shader that faults is an error, of the op that caused it or of the op that would have used its result; never an
+abort."""
 
 from __future__ import annotations
 

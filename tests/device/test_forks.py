@@ -1,6 +1,6 @@
 """A process that is forked after the device was used: whatever uses the device there gets a sentence, and never waits.
 
-Its threads stay behind at a fork. What TensorFlow can still do on the CPU there, it still does.
+Its threads stay behind at a fork. TensorFlow's CPU ops still work there.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ PROGRAM = """
             except (tf.errors.OpError, device.DeviceError) as error:
                 print(name, "->", type(error).__name__, str(error).replace(chr(10), " "))
             sys.stdout.flush()
-            # Some end as a program does, with what it does at its exit; the others as multiprocessing does.
+            # Some end as a program does, with its exit handlers; the others as multiprocessing does.
             (sys.exit if number % 2 else os._exit)(0)
         _, status = os.waitpid(child, 0)
         print("end of", name, "->", os.waitstatus_to_exitcode(status))

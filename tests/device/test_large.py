@@ -15,7 +15,7 @@ from tests.device.test_loading import run
 pytestmark = pytest.mark.skipif(sys.platform == "darwin", reason="on macOS the device is Apple's")
 NEEDS = 10 << 30  # two tensors, and TensorFlow
 
-# What is done to x on which device, and the same in NumPy. Every element is looked at.
+# The function of x, its device, and the same in NumPy. Every element is looked at.
 PROGRAM = """
     import numpy as np
     import tensorflow as tf

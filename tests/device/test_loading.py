@@ -18,7 +18,7 @@ from tests.processes import Process
 ROOT = Path(__file__).resolve().parents[2]
 RELEASE = build_info()["tensorflow"].rpartition(".")[0]
 ON_GPU = os.environ.get("HOSTMETAL_DEVICE", "").startswith("cuda")
-# Of METAL_OPS_GEMM, shaders that processors alone have.
+# METAL_OPS_GEMM's shaders that processors alone have.
 CACHED = pytest.param(
     "cached", marks=pytest.mark.skipif(ON_GPU, reason="there on processors alone")
 )
@@ -171,7 +171,7 @@ def test_refusals(patch, message):
 
 
 def test_a_copy_was_loaded(tmp_path):
-    """By somebody else: a second one would end the process."""
+    """By another caller: a second load would end the process."""
     out = run(
         """
         import os, pathlib, shutil

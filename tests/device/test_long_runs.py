@@ -67,7 +67,7 @@ def measure(steps: int, leak: bool = False) -> list[dict[str, float]]:
 
 
 def grew(points: list[dict[str, float]], steps: int) -> set[str]:
-    """What a quarter of the steps had not settled."""
+    """Figures that had not settled after a quarter of the steps."""
     _, warm, *_, last = points
     rss = last["rss"] - warm["rss"]  # KiB; allocators keep a little more now and then
     return {

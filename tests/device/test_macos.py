@@ -1,4 +1,5 @@
-"""Whose device the GPU is on a Mac, by TensorFlow's release and what is installed; played here on any system."""
+"""The owner of the GPU device on a Mac, by TensorFlow's release and the installed plugins; played here on any
+system."""
 
 from __future__ import annotations
 
@@ -89,7 +90,7 @@ def test_a_system_that_is_too_old_is_refused(mac, release, theirs, asked):
 
 
 def mach_o(major: int, minor: int) -> bytes:
-    """What a linker writes first: the header, a command of another kind, LC_BUILD_VERSION."""
+    """The beginning of a linked file: the header, a command of another kind, LC_BUILD_VERSION."""
     other = struct.pack("<6I", 0x1B, 24, 1, 2, 3, 4)  # LC_UUID
     version = struct.pack("<6I", 0x32, 24, 1, major << 16 | minor << 8, 15 << 16, 0)
     header = struct.pack("<8I", 0xFEEDFACF, 0x0100000C, 0, 6, 2, len(other + version), 0, 0)

@@ -41,7 +41,7 @@ def test_placement_copies_and_memory():
         tf.config.set_soft_device_placement(False)
         x = np.random.default_rng(0).normal(size=(64, 64)).astype("float32")
 
-        # What is made on one is there, in its memory and not in the other's.
+        # A tensor made on one is there, in its memory and not in the other's.
         before = [device.memory(name)["in_use"] for name in ("GPU:0", "GPU:1")]
         with tf.device("GPU:1"):
             a = tf.constant(x) @ tf.constant(x)
@@ -61,7 +61,7 @@ def test_placement_copies_and_memory():
         np.testing.assert_allclose(a, x @ x, rtol=1e-4, atol=1e-4)
         np.testing.assert_allclose(c, np.ones_like(x), atol=1e-4)
 
-        # In a function, many times: each copy waits for what it copies, and what reads it for the copy.
+        # In a function, many times: each copy waits for its source, and its readers for the copy.
         @tf.function
         def back_and_forth(x):
             for step in range(8):
@@ -120,7 +120,7 @@ def test_a_report_names_both():
 
 
 def test_attention_on_both_at_once():
-    """Who is the last to have a part is counted on each by itself."""
+    """The last to have a part is counted on each by itself."""
     run(
         """
         import threading
@@ -168,7 +168,7 @@ def test_a_fault_is_of_its_device(library):  # noqa: F811 - the fixture
     found = lines(out)
     assert found["there"].startswith("InternalError") and "GPU:1: " in found["there"], out
     assert found["here"] == "[2. 3. 4.]", out
-    # What came from there is not trusted here either.
+    # A copy from there is not trusted here either.
     assert found["copied"].startswith("InternalError") and "past_the_end" in found["copied"], out
     assert "past_the_end" in found["cleared"], out
     assert found["here again"] == "[3. 4. 5.]" and found["synchronized"] == "None", out

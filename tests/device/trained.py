@@ -1,4 +1,4 @@
-"""What the scripts in `tests/device/scripts` computed, and on which device."""
+"""The results of the scripts in `tests/device/scripts`, and their devices."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import tensorflow as tf
 from metal_ops._placement import functions, short
 
 SCRIPTS = Path(__file__).resolve().parent / "scripts"
-# What hands tensors over, and the pipeline of the data.
+# Ops that hand tensors over, and the pipeline of the data.
 NO_WORK = {"IteratorGetNext", "Const", "Identity", "NoOp", "Shape", "Placeholder"}
 
 
@@ -49,7 +49,7 @@ def graphs_of_sessions() -> Iterator[list[list[Any]]]:
 
 
 def train(name: str, device: str | None) -> tuple[list[float], Counter[str], Counter[str]]:
-    """A script's losses, and what it computed on the GPU and on the CPU in functions that use a GPU at all."""
+    """A script's losses, and its ops on the GPU and on the CPU in functions that use a GPU at all."""
     with functions() as ran, graphs_of_sessions() as of_sessions, tf.device(device):
         losses = runpy.run_path(str(SCRIPTS / f"{name}.py"), run_name="__main__")["losses"]
     on_gpu, on_cpu = Counter[str](), Counter[str]()

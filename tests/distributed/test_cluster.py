@@ -1,4 +1,4 @@
-"""TF_CONFIG: who the workers are, and what is said where it is not as TensorFlow has it."""
+"""TF_CONFIG: the workers, and the errors where it is not as TensorFlow has it."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_both_are_one_too_many(program, monkeypatch, capsys):
         ([0, 0], 0, ""),
         ([2, 75], 2, "said\n"),
         ([75, 2], 2, "nerf: worker 1: said\n"),
-        # All begin again, also where others fail by what they find of the one that was killed.
+        # All begin again, also where others fail because of the one that was killed.
         ([1, -9], None, "nerf: worker 1 (process 8) was ended by SIGKILL.\n"),
         ([75, None], None, "said\n"),
     ],

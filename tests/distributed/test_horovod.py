@@ -17,7 +17,7 @@ from metal_ops.programs.launch import use_own_share
 from metal_ops.programs.memory import Lines
 from tests.processes import Process
 
-# What of `horovod.tensorflow` is used, as Horovod 0.28 has it.
+# The parts of `horovod.tensorflow` that are used, as Horovod 0.28 has them.
 STAND_IN = """
 import os
 import tensorflow as tf

@@ -1,4 +1,4 @@
-"""Memory that workers share: sums and gathered values against NumPy, and what is said where one is gone."""
+"""Memory that workers share: sums and gathered values against NumPy, and the error where one is gone."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from metal_ops.programs.memory import Lines, LostPeer, Memory, descriptors_from
 def together(
     count: int, work: Callable[[Memory], Any], patience: float = 30, threads: int = 1
 ) -> list[Any]:
-    """What workers, which are threads here, return; or the `LostPeer` that one of them raised."""
+    """The results of workers, which are threads here; or the `LostPeer` that one of them raised."""
     lines = Lines(count)
     # Workers have descriptors of their own, as processes do.
     memories = [
@@ -67,7 +67,7 @@ def test_gathered(shape):
 
 
 def test_calls_that_follow_each_other_at_once():
-    """Sizes that grow and shrink, some workers late: nobody writes what others still read."""
+    """Sizes that grow and shrink, some workers late: none writes memory that others still read."""
     sizes = [3, 70_000, 5, 300_000, 300_000, 1, 600_000, 40_000]
 
     def work(memory: Memory) -> list[float]:
@@ -115,7 +115,7 @@ def test_a_wait_is_bounded():
         return memory.sum(np.ones(3))
 
     found = together(2, work, patience=0.2)
-    assert str(found[0]) == "nobody came to call 1 for 0.2 s"
+    assert str(found[0]) == "no other worker came to call 1 for 0.2 s"
 
 
 def test_workers_that_do_different_things():

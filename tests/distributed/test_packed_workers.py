@@ -18,7 +18,7 @@ from tests.distributed.pairs import start_two
 from tests.processes import Process
 
 STEPS, RAYS = 34, 64
-LATE_AT, LATE_BY = 20, 4.0  # the other worker comes late to a step that nobody looks at, in seconds
+LATE_AT, LATE_BY = 20, 4.0  # the other worker comes late to a step that is not checked, in seconds
 LOOKS_TOGETHER = 16  # in place of 64 steps: at cells, and then each worker does alone
 MODEL = ModelConfig(n_levels=4, log2_hashmap_size=10, finest_resolution=64)
 # Room for the samples of all rays, also of twice as many.
@@ -129,7 +129,7 @@ def train(workers, times, file):
 
 @pytest.fixture(scope="module")
 def ran(tmp_path_factory):
-    """What two workers and one process said, and the folder of their checkpoints."""
+    """The output of two workers and of one process, and the folder of their checkpoints."""
     folder = tmp_path_factory.mktemp("packed")
     workers = start_two(WORKER, folder)
     one = Process("-c", ONE, str(folder))

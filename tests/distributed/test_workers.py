@@ -354,7 +354,7 @@ def test_nothing_is_left_where_some_are_killed(book, tmp_path):
     running = Running(*lm("-o", tmp_path / "a", "--workers", 2, "--data", book, "--seconds", 1000))
     who = running.until(r"Workers: 0 \(process (\d+)\).*, 1 \(process (\d+)\)")
     (first,), (second,) = memory_of(who[1]), memory_of(who[2])
-    # No name anywhere: the system takes it back with the last of them. Who watches has none of it.
+    # No name anywhere: the system takes it back with the last of them. An observer has none of it.
     assert first.st_ino == second.st_ino and first.st_nlink == 0
     assert memory_of(str(running.process.pid)) == []
     running.until("step +[1-9]")
@@ -388,7 +388,7 @@ def test_a_wrong_address_is_a_sentence_after_a_bounded_wait(book, tmp_path):
     code, err = running.finish()
     assert code == 2 and time.monotonic() - begin < 90
     assert err == (
-        f"lm: worker 0 has waited 1.5 s, and nobody answers at {cluster.addresses[1]}; start the other workers, "
+        f"lm: worker 0 has waited 1.5 s, and there is no answer at {cluster.addresses[1]}; start the other workers, "
         "correct their addresses in TF_CONFIG, or give more time by --wait.\n"
     )
     assert not (tmp_path / "a").exists()

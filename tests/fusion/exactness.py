@@ -1,7 +1,7 @@
 """How far a residual network and its blocks are from float64, fused and not: run as a program, it prints JSON.
 
-A program, as what computes the products (Eigen or oneDNN) is settled when TensorFlow is loaded. `mistakes` is what a
-wrong fusion would do; a bound on errors is worth something if these exceed it.
+A program, as the library that computes the products (Eigen or oneDNN) is settled when TensorFlow is loaded.
+`mistakes` is what a wrong fusion would do; a bound on errors is worth something if these exceed it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def fusing(on: bool) -> Iterator[None]:
 
 @dataclass
 class Layer:
-    """A convolution and what follows it, from float64 values, in the dtype of its input."""
+    """A convolution and the ops after it, from float64 values, in the dtype of its input."""
 
     w: np.ndarray
     vectors: np.ndarray  # [5, channels]: bias, scale, offset, mean, variance
@@ -62,7 +62,7 @@ class Layer:
 
 
 def layer(random: np.random.Generator, inputs: int = WIDTH, gain: float = 1.0) -> Layer:
-    """Weights that keep the size of what passes."""
+    """Weights that keep the size of their inputs."""
     w = random.normal(0, gain * np.sqrt(2 / (9 * inputs)), (3, 3, inputs, WIDTH))
     vectors = random.normal(0, 0.1, (5, WIDTH))
     vectors[[1, 4]] = random.uniform(0.5, 1.5, (2, WIDTH))

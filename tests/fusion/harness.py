@@ -21,7 +21,7 @@ SUMS = 32 * 2.0**-24
 
 
 def tolerance(dtype: str, size: float) -> float:
-    """What two results whose largest value on the way is about `size` may differ by."""
+    """The tolerance between two results whose largest value on the way is about `size`."""
     return size * (ROUNDINGS * UNIT[dtype] + SUMS)
 
 
@@ -34,7 +34,7 @@ def values(shape: tuple[int, ...], dtype: str = "float32", seed: int = 0) -> tf.
 
 @dataclass
 class Seen:
-    """What came out of a function."""
+    """The results of a function, and the ops that ran."""
 
     explanation: metal_ops.fusion.Explanation
     fused: list[list[str]]  # fused_ops of each new node
@@ -76,9 +76,10 @@ def wide(values: Any) -> Any:
 def assert_rounded(
     got: tf.Tensor, exact: tf.Tensor, size: float = 8.0, before: float = 0.0
 ) -> None:
-    """Half precision: within one rounding of what float32 says, whose own sums are of this size.
+    """Half precision: within one rounding of float32's result, whose own sums are of this size.
 
-    `before` is the size of what has been rounded already when it reaches the fused op, as scales and shifts are.
+    `before` is the size of values that have been rounded already when they reach the fused op, as scales and
+    shifts are.
     """
     unit = UNIT[got.dtype.name]
     exact = np.asarray(exact, np.float64)
@@ -116,7 +117,7 @@ def same_as_eager(
         got = tf.nest.flatten(function(*args))
     after = metal_ops.fusion.status()
     assert after.errors == start.errors
-    # What explain said happened once for explain, and once more in earnest.
+    # The fusions that explain reported happened once for explain, and once more in earnest.
     assert after.fused - explained.fused == len(seen.fused) == explained.fused - start.fused
     for i, (a, b) in enumerate(zip(expected, got, strict=True)):
         assert a.dtype == b.dtype and a.shape == b.shape

@@ -1,4 +1,5 @@
-"""The gradients of a batch norm and of the ReLU behind it become one op; and what is left as it is."""
+"""The gradients of a batch norm and of the ReLU behind it become one op; and the cases that stay as
+they are."""
 
 from __future__ import annotations
 

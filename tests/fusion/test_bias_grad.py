@@ -1,4 +1,5 @@
-"""The gradient of a bias and that of the activation behind it become one op; and what is left as it is."""
+"""The gradient of a bias and that of the activation behind it become one op; and the cases that stay as
+they are."""
 
 from __future__ import annotations
 
@@ -107,7 +108,7 @@ def test_layers(slope, add):
 
 
 SEVERAL: dict[str, tuple[str, Callable[[tf.Tensor], tf.Tensor]]] = {
-    # As tf.nn.gelu is up to TensorFlow 2.19, and what later ones make of it.
+    # As tf.nn.gelu is up to TensorFlow 2.19, and as later releases write it.
     "gelu-exact": ("GeluExactGrad", lambda x: 0.5 * x * (1.0 + tf.math.erf(x / 2.0**0.5))),
     "gelu-by-erfc": (
         "GeluExactGrad",
@@ -120,7 +121,7 @@ SEVERAL: dict[str, tuple[str, Callable[[tf.Tensor], tf.Tensor]]] = {
     "by-sigmoid": ("SwishGrad", lambda x: x * tf.sigmoid(x)),
     "mish": ("MishGrad", keras.activations.mish),
 }
-# What a gradient is made of and nothing else reads.
+# The ops of a gradient that nothing else reads.
 GRADIENT = ("TanhGrad", "SigmoidGrad", "AddN", "Square", "BroadcastGradientArgs")
 
 
@@ -168,7 +169,7 @@ def of_another(d: tf.Tensor, x: tf.Tensor) -> Any:
 
 
 def by_two(d: tf.Tensor, x: tf.Tensor) -> Any:
-    """What tf.nn.silu(x, beta=2.0) gives."""
+    """The function of tf.nn.silu(x, beta=2.0)."""
     with tf.GradientTape() as tape:
         tape.watch(x)
         y = tf.nn.silu(x, 2.0)

@@ -389,7 +389,8 @@ def test_unknown_shapes(case):
 
 
 def test_batches_that_differ_after_all():
-    """What the condition on shapes is for: with a batch of 1 on one side the result has the other's batch."""
+    """The reason for the condition on shapes: with a batch of 1 on one side the result has the other's
+    batch."""
 
     def fn(x, r):
         return conv(x) + r
@@ -450,7 +451,8 @@ def test_bias_port():
 
 
 def test_nchw_bias_along_width():
-    """A [C] that is added to NCHW runs along the width; as wide as there are channels, nobody would notice."""
+    """A [C] that is added to NCHW runs along the width; with as many columns as channels, the mistake would
+    go unnoticed."""
 
     def fn(x, w, b):
         return tf.nn.conv2d(x, w, strides=1, padding="SAME", data_format="NCHW") + b

@@ -1,4 +1,5 @@
-"""Expressions that become one op: norms, gated units, attention, in every form and dtype; and what is left as it is."""
+"""Expressions that become one op: norms, gated units, attention, in every form and dtype; and the cases that stay as
+they are."""
 
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ def mean(x: tf.Tensor) -> tf.Tensor:
 
 
 def operand(x: tf.Tensor, shape: tuple[int, ...], seed: int) -> tf.Tensor:
-    """Of x's dtype; the same numbers in each."""
+    """In x's dtype; the same numbers in each."""
     return tf.cast(tf.cast(values(shape, seed=seed), "bfloat16"), x.dtype)
 
 
@@ -121,7 +122,7 @@ def attend(q: tf.Tensor, k: tf.Tensor, v: tf.Tensor, scale: Any = 0.4, bias: Any
 
 
 def qkv(dtype: str = "float32", heads: tuple[int, ...] = (3,)) -> Tensors:
-    """Of 7 queries, 5 keys; sizes 8 and 6."""
+    """7 queries, 5 keys; sizes 8 and 6."""
     q, k, v = (values((2, *heads, *s), dtype, s[0]) for s in ((7, 8), (5, 8), (5, 6)))
     return q, k, v
 
@@ -156,7 +157,7 @@ ATTENTIONS: dict[str, tuple[list[str], Callable[..., tf.Tensor], Any]] = {
     "bias-of-keys": (["Add"], lambda *t: attend(*t, scale=None, bias=BIAS[0, 0, 0]), qkv()),
     "mask": (["Scale", "Mask"], lambda *t: masked(*t, MASK), qkv()),
     "mask-inverted": (["Scale", "Mask"], lambda *t: masked(*t, MASK[0], True), qkv()),
-    # Nobody sees a key: softmax gives all the same weight.
+    # No query sees a key: softmax gives all the same weight.
     "nothing-seen": (["Scale", "Mask"], lambda *t: masked(*t, MASK & False), qkv()),
     "three": (["Scale"], attend, qkv(heads=())),
     "three-bias": (["Scale", "Add"], lambda *t: attend(*t, bias=BIAS[:, 0]), qkv(heads=())),
@@ -181,7 +182,7 @@ def passed_on(q: tf.Tensor, k: tf.Tensor, v: tf.Tensor) -> tf.Tensor:
 
 
 def one_node(fn: Callable[..., Any], args: Any, op: str, fused_ops: list[str], **more: Any) -> None:
-    """What is said, and that nothing of the unfused ops is left."""
+    """The report, and that none of the unfused ops are left."""
     seen = same_as_eager(fn, *args, **more)
     assert seen.fused == [fused_ops], seen.explanation
     assert [fusion.fused_op for fusion in seen.explanation.fused] == [op]

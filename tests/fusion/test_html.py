@@ -220,7 +220,7 @@ def test_zoom_and_pan(open_page):
 
 
 def test_scrolling_together(open_page):
-    """What corresponds stays side by side although one graph is shorter."""
+    """Corresponding nodes stay side by side although one graph is shorter."""
     page = open_page(residual_network(40))
     page.mouse.move(560, 500)
     page.mouse.wheel(0, 9000)

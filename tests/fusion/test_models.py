@@ -105,7 +105,8 @@ NETWORK = 1.2
     ids=["Eigen", "oneDNN"],
 )
 def errors(request) -> Any:
-    """What `exactness.py` finds where TensorFlow's own products are Eigen's, and oneDNN's."""
+    """The errors that `exactness.py` measures where TensorFlow's own products are Eigen's, and
+    oneDNN's."""
     process = Process("-m", "tests.fusion.exactness", TF_ENABLE_ONEDNN_OPTS=request.param)
     try:
         return process.result()

@@ -73,7 +73,8 @@ CHANNELS: dict[str, tuple[list[str], Callable[[Given, tf.Tensor], tf.Tensor]]] =
         ),
     ),
 }
-# Of scales and shifts that plain ops make before the fused one: the sizes of what was rounded on the way, added up.
+# For scales and shifts that plain ops make before the fused one: the sizes of the rounded values on the way, added
+# up.
 ROUNDED_BEFORE = {"bias-scale-shift": 3.0, "tf.nn.batch_normalization": 12.0}
 ADDS: dict[str, tuple[list[str], Callable[[Given, tf.Tensor], tf.Tensor]]] = {
     "none": ([], lambda g, v: v),

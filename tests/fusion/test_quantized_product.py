@@ -1,4 +1,5 @@
-"""Weights of 4 or 8 bits that are turned into floats for one product become one op; and what is left as it is."""
+"""Weights of 4 or 8 bits that are turned into floats for one product become one op; and the cases that stay as
+they are."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Rotary positions in elementary ops become one op, as libraries write them; and what is left as it is."""
+"""Rotary positions in elementary ops become one op, as libraries write them; and the cases that stay as
+they are."""
 
 from __future__ import annotations
 
@@ -207,7 +208,7 @@ def test_its_switch():
 
 
 def test_values_are_those_of_rope():
-    """What this library's own op makes of positions."""
+    """The result of this library's own op."""
     w = np.arange(6)[:, None] * 10000.0 ** (-np.arange(0, 8, 2) / 8)
     w = np.concatenate([w, w], -1)[:, None].astype("f")
     with metal_ops.fusion.enabled(cpu=True):

@@ -1,4 +1,5 @@
-"""The gradient of rotary positions becomes one op, as tapes write it; and what is left as it is."""
+"""The gradient of rotary positions becomes one op, as tapes write it; and the cases that stay as
+they are."""
 
 from __future__ import annotations
 
@@ -57,7 +58,7 @@ def test_any_batch(name):
 
 @pytest.mark.parametrize("name", FORMS)
 def test_nothing_is_known(name):
-    """What is not provably of one shape stays, and right."""
+    """Tensors that are not provably of one shape stay, and results are right."""
     same_as_eager(trained(name), X, signature=[tf.TensorSpec([None, None, 3, 8])], size=32.0)
 
 
@@ -73,7 +74,7 @@ def test_half_precision_is_rounded_once(name, dtype):
 
 
 def test_learned_tables():
-    """Whose own gradients stay."""
+    """Their own gradients stay."""
 
     def fn(x: tf.Tensor, cos: tf.Tensor, sin: tf.Tensor) -> Any:
         with tf.GradientTape() as tape:

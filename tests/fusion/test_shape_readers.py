@@ -42,7 +42,7 @@ SHAPE_OPS: dict[str, Callable[[tf.Tensor], Any]] = {
 @pytest.mark.parametrize("signature", [None, ANY_BATCH], ids=["known", "any-batch"])
 @pytest.mark.parametrize("op", SHAPE_OPS)
 def test_shape_is_no_consumer(op: str, signature: Any):
-    """Of each node of a chain; what it returns is what eager ops return."""
+    """For each node of a chain; the shape is the one that eager ops return."""
     ask = SHAPE_OPS[op]
 
     def fn(x):
@@ -85,7 +85,8 @@ def test_shape_of_another_output():
 
 
 def test_circle():
-    """The residual is shaped like the convolution: it cannot be asked of what the residual is added in."""
+    """The residual is shaped like the convolution: its shape cannot come from the op that adds the
+    residual."""
 
     def fn(x, circle):
         v = conv(x)

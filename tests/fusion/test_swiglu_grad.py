@@ -1,4 +1,5 @@
-"""The gradients of gated linear units become one op, and the units with them; and what is left as it is."""
+"""The gradients of gated linear units become one op, and the units with them; and the cases that stay as
+they are."""
 
 from __future__ import annotations
 
@@ -47,7 +48,7 @@ def both_ways(fn: Callable[..., Any], *args: Any, **more: Any) -> Any:
 
 @pytest.mark.parametrize("name", GATES)
 def test_training(name):
-    """What the unit's own ops were read for is read no more."""
+    """The unit's own ops have no readers left."""
     both_ways(lambda a, b: trained(a, b, GATES[name]), A, B, size=32.0)
 
 
@@ -122,7 +123,7 @@ def test_in_a_loop():
 
 
 def up_needs_its_gradient(a: tf.Tensor, d: tf.Tensor) -> Any:
-    """What is multiplied with the gate is made of the other gradient."""
+    """The factor of the gate depends on the other gradient."""
     silu = a * tf.sigmoid(a)
     d_up = d * silu
     t, s = d * tf.exp(d_up), tf.sigmoid(a)

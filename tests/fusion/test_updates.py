@@ -16,7 +16,7 @@ from tests.fusion.harness import look, tolerance, values
 SHAPES: tuple[tuple[int, ...], ...] = ((4, 3), (3,), ())
 STEPS = 5
 optimizers = keras.optimizers
-# What makes one, what explain shows, and the op.
+# The optimizer, its name in explain, and the op.
 OPTIMIZERS: dict[str, tuple[Callable[[], Any], str, str]] = {
     "momentum": (
         lambda: optimizers.SGD(0.1, momentum=0.9),
@@ -137,7 +137,7 @@ class Given:
         keep: Callable[[tf.Tensor], Any] = lambda m: None,
         delta: Callable[[tf.Tensor], tf.Tensor] = lambda m: m,
     ) -> Any:
-        """What happens before, between and after the assignments is returned, as what is kept of the value."""
+        """Tensors computed before, between and after the assignments are returned, as copies of the value."""
         seen = [before()]
         new = self.begin(gradient, self.rate if rate is None else rate)
         seen.append(between())
@@ -216,7 +216,7 @@ KINDS = {kind.__name__.lower(): kind for kind in (Given, Adam, Amsgrad, Rmsprop,
 
 
 def run(step: Callable[..., Any], fused: bool, kind: type[Given] = Given) -> list[np.ndarray]:
-    """What two steps return, and the variables after them."""
+    """The results of two steps, and the variables after them."""
     given = kind()
     function = tf.function(lambda gradient: step(given, gradient), autograph=False)
     with metal_ops.fusion.enabled(cpu=True) if fused else metal_ops.fusion.disabled():
@@ -278,7 +278,7 @@ def test_two_steps_in_one_function(kind: str):
 
 
 def m_comes_between(given: Given, g: tf.Tensor) -> Any:
-    """The weights wait for what is computed from the new m."""
+    """The weights wait for a tensor computed from the new m."""
 
     def change() -> None:
         given.w.assign(given.w + 0.5 * given.m.read_value())

@@ -146,7 +146,8 @@ def test_gradients_are_unchanged():
 
 
 def test_gradient_of_a_function_that_was_fused():
-    """The tape outside: the function is split in a forward and a backward part, and what backward needs is kept."""
+    """The tape outside: the function is split in a forward and a backward part, and the tensors that backward
+    needs are kept."""
     function = tf.function(block)
     with fuses(0), tf.GradientTape(persistent=True) as tape:
         tape.watch(X)

@@ -1,4 +1,4 @@
-"""Fuzzes what reads files and arguments that nobody vouches for.
+"""Fuzzes the readers of files and arguments from untrusted sources.
 
     python -m tests.fuzz --reader scene --inputs 250000 --seed 1
     python -m tests.fuzz --reader scene --seed 1 --first 4711 --inputs 1     # the one that failed, again

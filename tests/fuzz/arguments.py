@@ -110,7 +110,7 @@ _VARIABLES: list[Any] = []
 
 
 def _made(value: Any) -> Any:
-    """What stands for something of TensorFlow's, as that."""
+    """The TensorFlow object that a description stands for."""
     import keras
     import tensorflow as tf
 

@@ -1,4 +1,4 @@
-"""What lies on disk and is linked or loaded: the compiler's cache, and .metallib files, whose code is run."""
+"""Files on disk that are linked or loaded: the compiler's cache, and .metallib files, whose code is run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Calls of every public function and raw op: right ones, and what a mutation makes of them.
+"""Calls of every public function and raw op: right ones, and mutations of them.
 
 No TensorFlow in here: what is said about a call travels to the process that makes it.
 """
@@ -21,7 +21,7 @@ from . import engine, ops
 from .values import PACKED, POINTS, N, Special
 
 # "public": arguments of functions by name, with the default in a list, or none. "raw": of ops, inputs as (shape, dtype,
-# type of the variable) and attributes. Of metal_kernel and MetalKernel there are tests of their own.
+# type of the variable) and attributes. metal_kernel and MetalKernel have tests of their own.
 Declared = dict[str, dict[str, Any]]
 Table = dict[str, dict[str, Any]]
 
@@ -38,7 +38,8 @@ def stated() -> tuple[Table, Table]:
 
 
 def derived(declared: Declared) -> tuple[Table, Table]:
-    """What follows from signatures and declarations: points for each input whose shape is free."""
+    """Calls that follow from signatures and declarations: points for each input whose shape is
+    free."""
     public = {
         name: {key: default[0] if default else POINTS for key, default in arguments.items()}
         for name, arguments in declared["public"].items()
@@ -77,7 +78,7 @@ def tables() -> tuple[Table, Table]:
 
 
 def tables_of(declared: Declared) -> tuple[Table, Table]:
-    """The same, of what tests.fuzz.declared reads."""
+    """The same, from the output of tests.fuzz.declared."""
     public, raw = derived(declared)
     stated_public, stated_raw = stated()
     return public | stated_public, raw | stated_raw

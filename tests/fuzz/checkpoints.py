@@ -20,7 +20,8 @@ from . import archives, engine
 
 
 class CheckpointReader:
-    """What `nerf eval` reads of a checkpoint gives a trainer's state, or a ProgramError in one sentence."""
+    """The parts of a checkpoint that `nerf eval` reads give a trainer's state, or a ProgramError in one
+    sentence."""
 
     name = "checkpoint"
 

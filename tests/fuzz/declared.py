@@ -1,4 +1,4 @@
-"""What signatures and declarations say of public functions and raw ops. Loads TensorFlow, which calls.py does not."""
+"""The signatures and declarations of public functions and raw ops. Loads TensorFlow, which calls.py does not."""
 
 from __future__ import annotations
 

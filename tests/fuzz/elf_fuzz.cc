@@ -8,7 +8,7 @@
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string why = hostmetal::WhyNoMetallib({reinterpret_cast<const char*>(data), size});
-  // What is a library has a checksum that no mutation will find; the seed itself is one.
+  // A library has a checksum that no mutation will find; the seed itself is one.
   if (!why.empty() && why.size() < 10) abort();
   return 0;
 }

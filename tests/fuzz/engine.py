@@ -1,4 +1,5 @@
-"""What all fuzzers share: inputs that follow from (seed, reader, number), the loop, and what is kept of a failure.
+"""Shared by all fuzzers: inputs that follow from (seed, reader, number), the loop, and the files kept of a
+failure.
 
 Not hypothesis, whose bookkeeping takes longer than most readers here: a million inputs are minutes this way, and each
 can be made again from its number alone.
@@ -44,7 +45,7 @@ class Wrong(AssertionError):
 
 @dataclasses.dataclass
 class Report:
-    """What a run did."""
+    """The counts of a run."""
 
     reader: str
     seed: int
@@ -83,7 +84,7 @@ def run(
             outcome = reader.feed(content)
             if time.process_time() - begun > SLOW:
                 raise Wrong(f"took {time.process_time() - begun:.0f} s")
-        except KeyboardInterrupt:  # the report is of what was done
+        except KeyboardInterrupt:  # the report covers the inputs so far
             break
         except Exception:
             outcome = "failed"
@@ -200,7 +201,7 @@ def mutate_tree(content: Any, rng: random.Random) -> Any:
 
 
 def dump(content: Any, rng: random.Random) -> str:
-    """JSON text of a tree, at times with what a tree cannot hold."""
+    """JSON text of a tree, at times with values that a tree cannot hold."""
     text = json.dumps(content)
     kind = rng.randrange(20)
     if kind == 0 and text.startswith("{") and len(text) > 2:  # a key twice

@@ -1,4 +1,4 @@
-"""What looks at a .metallib before it is loaded, under libFuzzer and the sanitizers: coverage leads the mutations."""
+"""The checks of a .metallib before it is loaded, under libFuzzer and the sanitizers: coverage leads the mutations."""
 
 from __future__ import annotations
 

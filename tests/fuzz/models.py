@@ -26,7 +26,7 @@ _CASES = ("yarn-other", "qwen2-windows", "gemma3")
 
 
 class ModelReader:
-    """What `lm generate --model` reads gives logits, or a ProgramError in one sentence.
+    """The files that `lm generate --model` reads give logits, or a ProgramError in one sentence.
 
     Args:
       kind: "gguf" or "folder".

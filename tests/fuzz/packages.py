@@ -20,7 +20,8 @@ NAME = "fuzzed.mpkg"
 
 
 class PackageReader:
-    """What `package.load` and `package.inspect` read gives a function, or a PackageError in one sentence."""
+    """The files that `package.load` and `package.inspect` read give a function, or a PackageError in one
+    sentence."""
 
     name = "package"
 

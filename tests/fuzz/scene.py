@@ -129,7 +129,7 @@ class SceneReader:
 
 
 def _check(scene: Scene) -> None:
-    """What a trainer relies on."""
+    """The properties that a trainer relies on."""
     for views in (scene.train, scene.test):
         images, cameras = views.images, views.cameras
         if images.dtype != np.uint8 or images.shape != (

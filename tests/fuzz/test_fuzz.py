@@ -68,7 +68,7 @@ def test_an_input_follows_from_its_number(name):
 
 
 CONTROLS = {
-    # What is broken in the readers, and what the fuzzer then sees.
+    # Mistakes planted in the readers, and the error that the fuzzer then sees.
     "a check of the frames": (common, "frames_of", lambda content, *_: content["frames"], "Error"),
     "a limit of numbers": (reading, "is_number", lambda _: True, "Error"),
 }
@@ -99,7 +99,8 @@ def called():
 
 
 def test_every_function_and_op_is_called():
-    """What has no call of its own in ops/ has one that is derived from its signature or declaration."""
+    """A function or op without a call of its own in ops/ has one that is derived from its signature
+    or declaration."""
     public, raw = called()
     functions = {
         name for name in metal_ops.ops.__all__ if inspect.isfunction(getattr(metal_ops, name))

@@ -1,4 +1,4 @@
-"""Arrays that right calls are made of, and what stands for something that only TensorFlow can make."""
+"""The arrays of right calls, and stand-ins for objects that only TensorFlow can make."""
 
 from __future__ import annotations
 
@@ -29,5 +29,5 @@ def variable(value: np.ndarray) -> Special:
 
 
 def handle(value: np.ndarray) -> Special:
-    """Of a variable, as raw ops take it."""
+    """The handle of a variable, as raw ops take it."""
     return Special("handle", value)

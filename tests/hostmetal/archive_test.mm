@@ -131,7 +131,7 @@ TEST(archive_spares_the_compilation) {
     CHECK([archive serializeToURL:UrlOf(file) error:&error]);
     CHECK_EQ(Message(error), "(nil)");
   }
-  // Nothing is left of what was compiled, but for the archive; and then there is no compiler.
+  // Nothing is left of the compiled code except the archive; and then there is no compiler.
   Variable cache("METAL_OPS_CACHE", (folder / "empty").c_str());
   id<MTLLibrary> library = ManyKernels();
   Variable compiler("HOSTMETAL_COMPILER", "/nowhere");

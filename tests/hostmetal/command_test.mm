@@ -453,7 +453,8 @@ TEST(blocked_handler_does_not_stop_the_queue) {
   dispatch_release(gate);
 }
 
-// Who waits runs the command buffer and its handlers itself, unless the queue's thread came first.
+// A waiting thread runs the command buffer and its handlers itself, unless the queue's thread came
+// first.
 TEST(blocked_handler_on_a_waiting_thread_does_not_stop_the_queue) {
   id<MTLCommandQueue> queue = Queue();
   int here = 0;

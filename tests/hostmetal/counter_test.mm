@@ -58,7 +58,7 @@ void Append(id<MTLCommandBuffer> commands, id<MTLCounterSampleBuffer> samples, N
   [pass.sampleBufferAttachments objectAtIndexedSubscript:0].sampleBuffer = samples;
   [pass.sampleBufferAttachments objectAtIndexedSubscript:0].startOfEncoderSampleIndex = first;
   [pass.sampleBufferAttachments objectAtIndexedSubscript:0].endOfEncoderSampleIndex = last;
-  pass = [[pass copy] autorelease];  // with what is attached
+  pass = [[pass copy] autorelease];  // with its attachments
   id<MTLComputeCommandEncoder> encoder = [commands computeCommandEncoderWithDescriptor:pass];
   Encode(encoder, Buffer(4096), 7);
   [encoder endEncoding];

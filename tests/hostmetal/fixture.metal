@@ -102,7 +102,7 @@ kernel void barrier(device uint* out [[buffer(0)]], uint i [[thread_position_in_
   out[i] = atomic_load_explicit(&arrived, memory_order_relaxed);
 }
 
-// What else fixture_kernels.cc's reports, the lengths of threadgroup memory, no shader sees.
+// The lengths of threadgroup memory, which fixture_kernels.cc also reports, are seen by no shader.
 [[max_total_threads_per_threadgroup(256)]] kernel void describe(
     device uint* out [[buffer(0)]], threadgroup float* x [[threadgroup(0)]],
     threadgroup float* y [[threadgroup(1)]], uint i [[thread_index_in_threadgroup]]) {

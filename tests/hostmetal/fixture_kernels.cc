@@ -82,7 +82,7 @@ void Params(const metallib_launch* l, uint64_t, uint64_t, void*) {
   memcpy(Buffer<uint32_t>(l, 0), Buffer<const uint32_t>(l, 3), 16);
 }
 
-// What it refers to gets one more in each of four words, which are copied to out before.
+// The buffers it refers to get one more in each of four words, which are copied to out before.
 void Raise(const metallib_launch* l, uint64_t, uint64_t, void*) {
   auto* words = Buffer<uint32_t>(l, 1);
   for (int i = 0; i < 4; ++i) Buffer<uint32_t>(l, 0)[i] = words[i]++;

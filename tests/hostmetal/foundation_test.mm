@@ -1,4 +1,4 @@
-// What hostmetal corrects in GNUstep: see hostmetal/src/foundation.mm and file_manager.mm.
+// hostmetal's corrections of GNUstep: see hostmetal/src/foundation.mm and file_manager.mm.
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -68,7 +68,8 @@ TEST(symbolic_links_say_where_they_point) {
   [files removeItemAtPath:root error:NULL];
 }
 
-// Bytes above 127 of what is said to be ASCII are Latin-1's, as on a Mac, however the string is made.
+// Bytes above 127 in strings declared as ASCII are Latin-1's, as on a Mac, however the string is
+// made.
 TEST(strings_of_ascii_take_other_bytes) {
   const char kBytes[] = "gr\xfc\xdf";
   NSData* data = [NSData dataWithBytes:kBytes length:4];
@@ -142,7 +143,7 @@ TEST(files_that_cannot_be_read_are_errors) {
     CHECK_EQ(harness::Text([[error userInfo] objectForKey:NSFilePathErrorKey]),
              harness::Text(missing));
     CHECK_EQ([[[error userInfo] objectForKey:NSUnderlyingErrorKey] code], 2);
-    CHECK(reading.read(missing, nullptr) == nil);  // nobody wants to know
+    CHECK(reading.read(missing, nullptr) == nil);  // no error object is asked for
     error = nil;
     CHECK(reading.read(root, &error) == nil);
     CHECK_EQ([error code], 256);
@@ -154,7 +155,7 @@ TEST(files_that_cannot_be_read_are_errors) {
   [[NSFileManager defaultManager] removeItemAtPath:root error:NULL];
 }
 
-// What cannot be written, removed, copied, moved, made or listed says so as on a Mac.
+// Files that cannot be written, removed, copied, moved, made or listed give the errors of a Mac.
 TEST(files_that_cannot_be_changed_are_errors) {
   NSFileManager* files = [NSFileManager defaultManager];
   NSString* root = NewFolder();
@@ -170,7 +171,7 @@ TEST(files_that_cannot_be_changed_are_errors) {
     long code;
     NSString* words;
   };
-  // Of a class of the cluster that was in use before.
+  // From a class of the cluster that was in use before.
   NSString* made = [NSString stringWithFormat:@"%d", 7];
   NSError* errors[12] = {};
   const Case kCases[] = {
@@ -225,9 +226,9 @@ TEST(files_that_cannot_be_changed_are_errors) {
     CHECK_EQ(long([errors[number] code]), c.code);
     ++number;
   }
-  CHECK(![files removeItemAtPath:missing error:nullptr]);  // nobody wants to know
+  CHECK(![files removeItemAtPath:missing error:nullptr]);  // no error object is asked for
   CHECK_EQ([[[errors[0] userInfo] objectForKey:NSUnderlyingErrorKey] code], 2);
-  // What works says nothing.
+  // Successes leave no error.
   NSString* copy = [root stringByAppendingPathComponent:@"copy"];
   error = nil;
   CHECK([files copyItemAtPath:there toPath:copy error:&error]);

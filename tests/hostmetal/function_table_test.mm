@@ -190,7 +190,7 @@ TEST(function_tables_refuse_what_does_not_fit) {
   CHECK_CONTAINS(Message(RunOver(x, pipeline, x)),
                  "[setVisibleFunctionTable] index 1 gets no table");
   id<MTLVisibleFunctionTable> table = Table(pipeline, 1);
-  // Of another pipeline, and past the end: said, and not done.
+  // A handle of another pipeline, and an index past the end: reported, and not set.
   [table setFunction:[second functionHandleWithFunction:twice] atIndex:0];
   [table setFunction:[pipeline functionHandleWithFunction:twice] atIndex:1];
   error = RunOver(x, pipeline, table);  // nothing was set, so that the call faults

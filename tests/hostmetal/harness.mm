@@ -27,7 +27,8 @@ void MakeSingletons() {
     dispatch_get_main_queue();
     (void)DISPATCH_QUEUE_CONCURRENT;
 #ifdef HOSTMETAL_COUNT_OBJECTS
-    // Levels are made by shaders that are compiled once a device, which would take each process half a second.
+    // Levels are made by shaders that are compiled once per device, which would take each process half a
+    // second.
     MTLTextureDescriptor* wanted =
         [MTLTextureDescriptor texture2DDescriptorWithPixelFormat:MTLPixelFormatR32Float
                                                            width:2
@@ -49,8 +50,8 @@ void MakeSingletons() {
 #endif
 }
 
-// What a case leaves behind. Queue threads let go of a finished command buffer a moment after its
-// waiters have woken, and a case need not wait for all of its command buffers.
+// The objects that a case leaves behind. Queue threads let go of a finished command buffer a moment
+// after its waiters have woken, and a case may not wait for all of its command buffers.
 struct Left {
   long objects = hostmetal_live_objects();
   NSUInteger bytes = [Device() currentAllocatedSize];

@@ -1,4 +1,4 @@
-// Heaps, and what else surrounds buffers: purgeable states, markers.
+// Heaps, and other state of buffers: purgeable states, markers.
 #include "tests/hostmetal/harness.h"
 
 using harness::Device;

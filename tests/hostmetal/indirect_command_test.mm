@@ -141,7 +141,7 @@ TEST(indirect_commands_inherit_what_the_encoder_has) {
       [encoder setBytes:&amount length:4 atIndex:1];
       [encoder executeCommandsInBuffer:all withRange:NSMakeRange(0, 2)];
     }
-    // What is set later is not inherited.
+    // Later settings are not inherited.
     [encoder setBuffer:nil offset:0 atIndex:0];
   });
   CHECK(error == nil);

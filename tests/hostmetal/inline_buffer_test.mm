@@ -67,7 +67,7 @@ TEST(inline_part_is_a_buffer_of_the_same_bytes) {
     CHECK(part.contents == (char*)whole.contents + length);
     CHECK(hostmetal_is_inline_buffer(part));
     CHECK(!hostmetal_is_inline_buffer((char*)(void*)part + 8));
-    // Of both, addresses that are nobody else's.
+    // Addresses in both that are shared with nothing else.
     auto *const a = (char*)(void*)whole, *const b = (char*)(void*)part;
     CHECK(b + part.length <= a || a + whole.length <= b);
     id<MTLBuffer> last = hostmetal_new_inline_part(part, length, length, nullptr);

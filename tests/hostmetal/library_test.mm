@@ -113,7 +113,7 @@ TEST(bad_libraries_are_errors) {
   CHECK_EQ([LoadError(@"/nowhere/x.metallib") code], NSInteger(MTLLibraryErrorFileNotFound));
   CHECK_CONTAINS(Message(LoadError(@"/nowhere/x.metallib")), "does not exist");
   CHECK_CONTAINS(Message(LoadError(@"/tmp")), "not a file");
-  // Nobody writes to it, and nobody waits for that.
+  // It has no writer, and no reader that waits.
   std::string pipe = FixturePath("pipe.metallib");
   unlink(pipe.c_str());
   CHECK_EQ(mkfifo(pipe.c_str(), 0600), 0);
@@ -134,7 +134,7 @@ TEST(bad_libraries_are_errors) {
   CHECK([Device() newLibraryWithFile:@"/nowhere/x.metallib" error:nullptr] == nil);
 }
 
-// What is wrong with a library, and the bytes that are.
+// Broken libraries, and the bytes that are wrong in them.
 TEST(what_is_no_library_is_refused_before_it_is_loaded) {
   std::string good = Read(FixturePath("fixture.metallib"));
   auto with = [&](size_t at, std::string bytes) {

@@ -1,5 +1,5 @@
-// What is made and let go of gives its memory back. The allocator counts, so that the classes that
-// HMObject does not count are seen too; under the sanitizers it says 0 at all times.
+// Objects that are made and released give their memory back. The allocator counts, so that the
+// classes that HMObject does not count are seen too; under the sanitizers it says 0 at all times.
 #include <malloc.h>
 #include <unistd.h>
 

@@ -17,7 +17,7 @@ id<MTLResidencySet> NewSet() {
   return set;
 }
 
-// What of the device's memory is in use.
+// The used part of the device's memory.
 NSUInteger InUse() { return Device().currentAllocatedSize; }
 
 }  // namespace

@@ -4,6 +4,6 @@ import runpy
 import sys
 from pathlib import Path
 
-# The file alone: it has no need of the package, nor of what that imports.
+# The file alone: it needs neither the package nor its imports.
 seal = runpy.run_path(str(Path(__file__).parents[2] / "python/metal_ops/metal/seal.py"))
 Path(sys.argv[2]).write_bytes(seal["sealed"](Path(sys.argv[1]).read_bytes()))

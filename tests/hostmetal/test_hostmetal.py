@@ -1,4 +1,4 @@
-"""hostmetal's own tests: Objective-C++ programs built by make, one case a process, one line a case."""
+"""hostmetal's own tests: Objective-C++ programs built by make, one case a process, one line per case."""
 
 import os
 import re

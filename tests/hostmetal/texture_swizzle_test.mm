@@ -1,4 +1,4 @@
-// What kernels see of a texture whose channels are swizzled, and levels that the device makes.
+// The kernels' view of a texture whose channels are swizzled, and levels that the device makes.
 #include <cmath>
 #include <string>
 #include <vector>

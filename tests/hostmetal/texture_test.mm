@@ -117,7 +117,7 @@ TEST(texture_kernel_reads_and_writes_pixels) {
 }
 
 TEST(texture_formats_hold_what_their_names_say) {
-  // Component k of the pixel, and what a shader reads then.
+  // Component k of the pixel, and the value that a shader reads then.
   enum Kind { kUnorm8, kSrgb8, kSnorm8, kUnorm16, kSnorm16, kFloat16, kFloat32, kUint, kSint };
   struct Case {
     MTLPixelFormat format;
@@ -360,7 +360,7 @@ TEST(texture_over_a_buffer_shares_its_bytes) {
     id<MTLComputeCommandEncoder> encoder = commands.computeCommandEncoder;
     [encoder setComputePipelineState:Pipeline(@"count")];
     [encoder setTexture:texture atIndex:0];
-    // Threads outside read zero, and what they write is dropped.
+    // Threads outside read zero, and their writes are dropped.
     [encoder dispatchThreads:MTLSizeMake(8, 8, 1) threadsPerThreadgroup:MTLSizeMake(8, 8, 1)];
     [encoder endEncoding];
   });

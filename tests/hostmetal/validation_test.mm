@@ -1,4 +1,5 @@
-// What METAL_DEVICE_WRAPPER_TYPE=1 adds; without it these cases check that nothing is refused.
+// The checks that METAL_DEVICE_WRAPPER_TYPE=1 adds; without it these cases check that nothing is
+// refused.
 #include "tests/hostmetal/harness.h"
 
 using harness::Buffer;

@@ -1,6 +1,6 @@
 """Objective-C as clang compiles it for a Mac: instance variables anywhere, properties, automatic reference counting.
 
-Classes lie over several files, as what is hidden in one moves what another one adds.
+Classes lie over several files, as the hidden ivars of one move those that another one adds.
 """
 
 from __future__ import annotations

@@ -101,7 +101,7 @@ int main() {
   std::cout << (isdigit(0x37) ? strerror(errno) : "no digit") << std::endl;
 }
 """
-# What metal-cpp and programs around it include beside Metal.
+# The headers that metal-cpp and programs around it include beside Metal.
 AROUND = r"""
 #include <AvailabilityMacros.h>
 #include <CoreGraphics/CGColorSpace.h>

@@ -1,4 +1,5 @@
-"""What runs before `main`: as on a Mac, all files' classes, selectors and literals are known then."""
+"""The code that runs before `main`: as on a Mac, all files' classes, selectors and literals are
+known then."""
 
 from __future__ import annotations
 

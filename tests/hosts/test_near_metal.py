@@ -1,4 +1,5 @@
-"""What programs that compute with Metal include or ask for beside it, and the words for what is not there."""
+"""Headers and functions that programs that compute with Metal use beside it, and the words for missing
+ones."""
 
 from __future__ import annotations
 
@@ -274,7 +275,7 @@ def test_what_is_not_there_is_a_sentence(tmp_path: Path) -> None:
         (tmp_path / "a.m").write_text(text)
         done = metal_ops("objc", "-c", "a.m", cwd=tmp_path)
         assert done.returncode == 1 and said in done.stderr, (name, done.stderr)
-    # Of no framework: the compiler's words alone.
+    # A header of no framework: the compiler's words alone.
     (tmp_path / "a.m").write_text("#include <none/none.h>\n")
     done = metal_ops("objc", "-c", "a.m", cwd=tmp_path)
     assert done.returncode == 1 and "metal_ops objc" not in done.stderr

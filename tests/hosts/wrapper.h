@@ -1,5 +1,5 @@
-// What a C++ wrapper of Metal does: classes without members whose methods are messages, selectors and
-// classes looked up before main.
+// The parts of a C++ wrapper of Metal: classes without members whose methods are messages, selectors
+// and classes looked up before main.
 #ifndef TESTS_HOSTS_WRAPPER_H_
 #define TESTS_HOSTS_WRAPPER_H_
 

@@ -25,7 +25,7 @@ for device in ("metal", "cpu"):
     assert cli.main(["image", "render", f"{runs}/{device}", *where]) == 0
 """
 SIZES = "--levels 4 --log2-hashmap-size 10 --neurons 16 --batch 1024 --steps 20".split()
-# What the program is made of; each has a shader.
+# The program's ops; each has a shader.
 OPS = "HashEncode HashEncodeGrad FusedMlp FusedMlpGrad ResourceFusedAdam".split()
 
 

@@ -29,7 +29,8 @@ def clean_environment() -> dict[str, str]:
 
 @pytest.fixture(scope="session")
 def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The working tree with what was built, times kept, so that `make` only builds what a test changes."""
+    """The working tree with its build products, times kept, so that `make` only builds a test's
+    changes."""
     copy = tmp_path_factory.mktemp("checkout") / "metal_ops"
     listed = subprocess.run(
         ["git", "ls-files", "-co", "--exclude-standard"],

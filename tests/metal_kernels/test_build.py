@@ -1,4 +1,4 @@
-"""`python -m metal_ops build`: other people's ops, unedited, and what it says when something is wrong."""
+"""`python -m metal_ops build`: other people's ops, unedited, and its errors."""
 
 from __future__ import annotations
 
@@ -661,7 +661,7 @@ def test_a_missing_compiler_is_one_sentence(
 
 
 def test_the_package_carries_the_headers() -> None:
-    # What a wheel holds is what lies below the package; links into the checkout are followed.
+    # A wheel holds the files below the package; links into the checkout are followed.
     for header in (
         "hostmetal/Metal/Metal.h",
         "hostmetal/dispatch/dispatch.h",

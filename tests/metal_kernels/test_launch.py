@@ -13,7 +13,7 @@ import pytest
 
 SAMPLES = Path(__file__).parent / "samples"
 
-# What is launched: how x = [1, 2, 3] comes out, or what the error says.
+# The launches: the result for x = [1, 2, 3], or words of the error.
 CASES: dict[str, list[float] | tuple[str, ...]] = {
     "right": [2, 4, 6],
     "another order": [2, 4, 6],

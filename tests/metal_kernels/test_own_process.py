@@ -1,4 +1,4 @@
-"""What the files in on_device/ rely on: a run in a fork says how it ended, whatever happened in it."""
+"""The files in on_device/ rely on this: a run in a fork says how it ended, whatever happened in it."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def test_a_process_that_does_not_end_is_killed() -> None:
 def test_a_busy_machine_is_waited_for(
     wanting: float, share: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of four processes that want a core, each takes four times as long."""
+    """Four processes that want a core each take four times as long."""
     monkeypatch.setattr(os, "getloadavg", lambda: (wanting * os.cpu_count(), 0.0, 0.0))
     waits = list(patience(20))
     assert max(waits) <= 5 and sum(waits) == pytest.approx(20 * share, rel=0.1)

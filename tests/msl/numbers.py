@@ -167,7 +167,7 @@ def measure(
         made = np.zeros(n, given.dtype)
         shader[f"f{row}"].run(n, 1024, {0: np.ascontiguousarray(given), 1: made, 2: np.uint32(n)})
         arguments = wide[: function.arguments]
-        with np.errstate(all="ignore"):  # of what is infinite or NaN on purpose
+        with np.errstate(all="ignore"):  # errors of values that are infinite or NaN on purpose
             oracle = function.oracle(*arguments)
             if function.name == "fract":  # never 1: fmin(x - floor(x), what lies below 1)
                 oracle = np.minimum(oracle, 1 - 2.0 ** -TYPES[type_][1])
@@ -180,5 +180,5 @@ def measure(
 
 
 def bound(function: Function, type_: str) -> float:
-    """What the specification allows; the oracle's own rounding comes on top."""
+    """The error that the specification allows; the oracle's own rounding comes on top."""
     return (function.single if type_ == "float" else function.half) + 1e-6

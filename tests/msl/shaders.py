@@ -1,4 +1,4 @@
-"""What the shader tests share: compile a source, run its kernels on arrays, compare with float64 oracles."""
+"""Shared by the shader tests: compile a source, run its kernels on arrays, compare with float64 oracles."""
 
 from __future__ import annotations
 
@@ -37,7 +37,8 @@ def by_lanes_and_by_fibers(source: str) -> tuple[Library, Library]:
 
 
 def messages(source: str, header: str = HEADER, **options) -> str:
-    """What the compiler says of a wrong source; '' if it accepts it. The header's lines are not counted."""
+    """The compiler's messages about a wrong source; '' if it accepts it. The header's lines are not
+    counted."""
     try:
         compile_object(
             "test.metal", Options(validation=False, **options), header + "#line 1\n" + source

@@ -1,4 +1,4 @@
-"""metallib_abi.h, of which Python has no copy: what it says is read, and what is changed there is noticed."""
+"""metallib_abi.h, of which Python has no copy: its contents are read, and changes there are noticed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The disk cache holds code that is run: who may write there, what is in it, and what happens when there is no room."""
+"""The disk cache holds code that is run: its permissions, its entries, and a full disk."""
 
 from __future__ import annotations
 
@@ -244,7 +244,7 @@ def test_a_full_disk_leaves_nothing_behind(work: Path) -> None:
     size = found[".pch"].stat().st_size
     for path in (*found.values(), work / "a.metallib"):
         path.unlink()
-    # The compiler's own temporary file is as large as what it keeps: the entry's header no longer fits.
+    # The compiler's own temporary file is as large as its entry: the entry's header no longer fits.
     said = compile_in(work, limit=size - 30)
     assert f"nothing is kept in the cache {work / 'cache' / 'msl'}: File too large" in said
     assert said.count("\n") == 1 and works(work / "a.metallib")

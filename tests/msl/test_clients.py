@@ -1,4 +1,4 @@
-"""What shaders of other people need beside the language's features: messages, names, kernels too large for a pipeline."""
+"""Other needs of people's shaders beside the language's features: messages, names, kernels too large for a pipeline."""
 
 from __future__ import annotations
 

@@ -194,7 +194,7 @@ def test_missing_tools(metal, tmp_path):
 
 
 def test_libclang_reads_the_headers_of_the_clang_that_is_asked(metal, tmp_path):
-    """A libclang knows where its distribution would have put them, which need not be where they are."""
+    """A libclang knows where its distribution would have put them, which may not be where they are."""
     (tmp_path / "a.metal").write_text(ADD.format(name="add", value=1))
     headers = tmp_path / "elsewhere" / "include"
     headers.mkdir(parents=True)
@@ -283,7 +283,7 @@ def test_cache_is_shared_by_processes(metal, tmp_path):
 
 
 def test_library_reflection(metal, tmp_path):
-    """What the tables say of themselves."""
+    """The tables' own descriptions."""
     (tmp_path / "a.metal").write_text(ADD.format(name="add", value=9))
     metal("a.metal", "-o", "a.metallib", "-march=native")
     table = Library(tmp_path / "a.metallib").table

@@ -1,4 +1,5 @@
-"""What Apple's compiler refuses is refused: at the right line and column, in MSL's words. And what it takes is taken."""
+"""Sources that Apple's compiler refuses are refused: at the right line and column, in MSL's words. And what it takes
+is taken."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The product that threads sum alone, in buffers that end where its matrices do: what it reads, and what it makes of it."""
+"""The product that threads sum alone, in buffers that end where its matrices do: its reads, and its results."""
 
 from __future__ import annotations
 

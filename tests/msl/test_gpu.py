@@ -77,7 +77,7 @@ FOR_ALL_TARGETS = {
 }
 
 
-# Of these the quick ones, for the newest target: the others are minutes of work.
+# The quick ones of these, for the newest target: the others are minutes of work.
 ONE_OF_A_KIND = {
     *("device/kernels/copy.metal", "device/kernels/nn/loss.metal"),
     *("kernels/hash_encode/hash_encode.metal", "kernels/row_norm/row_norm.metal"),
@@ -119,7 +119,7 @@ def test_library_shaders_assemble(file: str, target: str, monkeypatch) -> None:
     assert max(usage.registers for usage in usages) <= 255
 
 
-# Source of one kernel, and what its PTX must (or, with a !, must not) have.
+# Source of one kernel, and the text that its PTX must (or, with a !, must not) have.
 CASES = {
     "device memory": (
         "kernel void k(device const float* a, device float* b, uint i [[thread_position_in_grid]]) { b[i] = a[i]; }",
@@ -234,7 +234,8 @@ a[i] = a[i] * a[i + 1]; h[i] = h[i] * h[i + 1]; b[i] = b[i] * b[i + 1]; a[i + 2]
 
 
 def test_the_assembler_is_asked_once(tmp_path, monkeypatch) -> None:
-    """Of one text; another text, target or assembler is another question, and what failed is asked again."""
+    """One text is asked about once; another text, target or assembler is another question, and failures
+    are asked again."""
     tool = tmp_path / "ptxas"
 
     def assembler(version: int) -> None:
@@ -409,7 +410,7 @@ def pointers(*arrays: np.ndarray) -> list[ctypes.c_void_p]:
 
 
 def check(got: np.ndarray, expected: np.ndarray, limit: float) -> None:
-    """Within `limit` units in the last place, of what float64 says."""
+    """Within `limit` units in the last place of float64's result."""
     rounded = expected.astype(np.float32)
     same = (got == rounded) | (np.isnan(got) & np.isnan(rounded))
     finite = np.isfinite(got) & np.isfinite(rounded)

@@ -1,4 +1,5 @@
-"""What `make gpu-test` packs for a machine with a GPU, recorded and run again here, where the device is the processor."""
+"""The files that `make gpu-test` packs for a machine with a GPU, recorded and run again here, where the device is
+the processor."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""What loops over meetings read is asked of memory some turns before, at the addresses that they will read."""
+"""Loops over barriers prefetch the memory that they will read some iterations later."""
 
 from __future__ import annotations
 
@@ -31,7 +31,9 @@ def _object(monkeypatch, body: str, change=lambda text: text) -> tuple[bytes, st
         return made[-1:], left
 
     monkeypatch.setattr(lanes, "by_lanes", kept)
-    source = f"{HEADER}kernel void f({ARGUMENTS}) {{ {body} }}\n// {time.time_ns()}"  # the cache has not this one
+    source = (
+        f"{HEADER}kernel void f({ARGUMENTS}) {{ {body} }}\n// {time.time_ns()}"  # not in the cache
+    )
     data = compile_object("ahead.metal", Options(validation=False), source)[0]
     (text,) = made
     return data, text
@@ -70,7 +72,7 @@ NESTED = """float sum = 0;
     ids=["rows", "three_simdgroups", "some_lanes", "turn_by_turn", "nested", "short_rows"],
 )  # fmt: skip
 def test_memory_is_asked_for_what_lanes_will_read(monkeypatch, tmp_path, body, group, first):
-    """What asks writes a mark there instead."""
+    """The prefetch is replaced by the writing of a mark."""
 
     def marked(text: str) -> str:
         lines = text.split("\n")

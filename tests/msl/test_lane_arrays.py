@@ -11,7 +11,7 @@ from metal_ops.metal.lane_ir import Function
 
 from .shaders import HEADER, VALIDATION, by_lanes_and_by_fibers
 
-# What a thread does between meetings, round after round. i: its number, n: how many there are, at: its number in the grid.
+# A thread's work between barriers, round after round. i: its number, n: how many there are, at: its number in the grid.
 BODIES = {
     "numbers": "float a[40] = {};",
     "halves": "half a[40] = {};",

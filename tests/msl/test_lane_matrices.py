@@ -103,7 +103,7 @@ BODIES = {
           simdgroup_multiply(b, a, b);
         }
         y[at] = a.thread_elements().x + b.thread_elements().y;""",
-    # What is beside matrices tells how often to go round.
+    # The structs beside matrices hold the number of iterations.
     "structs": """
         struct State { int n; simdgroup_float8x8 sums[2]; int m; } t;
         t.n = 3 + (x[1000] > 9), t.m = 1 + (x[1001] > 9);
@@ -221,7 +221,7 @@ def _made(monkeypatch, body: str) -> str:
     monkeypatch.setattr(lanes, "by_lanes", kept)
     source = f"""{HEADER}kernel void f(device const float* x [[buffer(0)]], device float* y [[buffer(1)]],
         uint i [[thread_index_in_threadgroup]]) {{ {body} }}
-        // {time.time_ns()}"""  # the cache has not this one
+        // {time.time_ns()}"""  # not in the cache
     compile_object("matrices.metal", Options(validation=False), source)
     (one,) = made
     return one

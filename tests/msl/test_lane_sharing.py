@@ -1,4 +1,5 @@
-"""What all lanes of a simdgroup have alike, in kernels whose threads meet: read once, and kept apart."""
+"""Values that are the same in all lanes of a simdgroup, in kernels with barriers: read once, and kept
+apart."""
 
 from __future__ import annotations
 
@@ -139,7 +140,7 @@ def _made(monkeypatch, source: str, **options) -> str:
         return [text], left
 
     monkeypatch.setattr(lanes, "by_lanes", kept)
-    text = f"{HEADER}{source}// {time.time_ns()}\n"  # the cache has not this one
+    text = f"{HEADER}{source}// {time.time_ns()}\n"  # not in the cache
     compile_object("sharing.metal", Options(validation=False, **options), text)
     (one,) = made
     return one
@@ -153,7 +154,7 @@ def _kernel(body: str) -> str:
 
 
 def _remarks(text: str, kind: str, flags: tuple[str, ...]) -> list[str]:
-    """What a pass of the optimiser says that it did."""
+    """The remarks of a pass of the optimiser."""
     command = [toolchain.clang(), "-x", "ir", "-O3", "-S", "-w", "-o", "-", f"-Rpass={kind}"]
     command += [*toolchain.march(toolchain.WIDE), "-fno-math-errno", *flags, "-"]
     done = subprocess.run(command, input=text, capture_output=True, text=True, check=True)
@@ -167,7 +168,7 @@ def test_what_lanes_share_is_kept_once(monkeypatch):
     own, shared = (re.findall(rf"%msl\.{c}\d+ = alloca (.*?), align", code) for c in "fo")
     assert shared and all(re.fullmatch(r"\w+", kind) for kind in shared)
     assert own and all(re.fullmatch(r"\[32 x \w+\]", kind) for kind in own)
-    # What simd_sum gave is an argument of the code for one lane, which reads no slot.
+    # The result of simd_sum is an argument of the code for one lane, which reads no slot.
     regions = re.findall(r"(?ms)^define internal i32 @_msl_lanes0_\d+\(.*?^}", text)
     slots = [set(re.findall(r"(%\S+) = getelementptr i32, ptr %msl.s,", code)) for code in regions]
     read = [set(re.findall(r"= load \w+, ptr (%[^\s,]+)", code)) for code in regions]
@@ -175,7 +176,7 @@ def test_what_lanes_share_is_kept_once(monkeypatch):
 
 
 def _optimised(text: str) -> str:
-    """What the optimiser makes of the code for whole simdgroups."""
+    """The optimiser's output for whole simdgroups."""
     text = re.sub(r"define internal (void @_msl_lanes\d+_whole\()", r"define \1", text)
     command = [toolchain.clang(), "-x", "ir", "-O3", "-S", "-emit-llvm", "-w", "-o", "-", "-"]
     made = toolchain.run([*command, *toolchain.march(toolchain.WIDE)], "the optimiser", text)

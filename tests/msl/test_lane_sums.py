@@ -29,7 +29,7 @@ PARTS = f"for (uint part = lane; part < {DEPTH // 16}; part += 32)"
 TERMS = "float(b.q[i]) * float(b.d) * x[16 * part + i]"
 BLOCK = f"device const Block& b = w[min(row + r, rows - 1) * {DEPTH // 16} + part];"
 WRITE = "if (lane == 0 && row + r < rows) y[row + r] = total;"
-# What a simdgroup does, and by what the sums of rows become the results.
+# A simdgroup's work, and the function that turns the sums of rows into the results.
 BODIES = {
     "an_array": (
         f"""float sums[4] = {{0.f}};
@@ -96,9 +96,7 @@ def _made(monkeypatch, body: str, fast: bool = True) -> tuple[bytes, str]:
         return texts, left
 
     monkeypatch.setattr(lanes, "by_lanes", kept)
-    source = (
-        HEADER + SOURCE.format(body=body) + f"// {time.time_ns()}"
-    )  # the cache has not this one
+    source = HEADER + SOURCE.format(body=body) + f"// {time.time_ns()}"  # not in the cache
     options = Options(validation=False, fast_math=fast)
     return compile_object("sums.metal", options, source)[0], "".join(made)
 

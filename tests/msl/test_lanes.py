@@ -22,8 +22,7 @@ from metal_ops.metal.launch import Library
 
 from .shaders import HEADER, VALIDATION
 
-# Of each kernel: what it has that could go wrong. i: the thread's number in its threadgroup, n: how many there are,
-# at: its number in the grid.
+# Each kernel's risk. i: the thread's number in its threadgroup, n: how many there are, at: its number in the grid.
 BODIES = {
     "return_before_barrier": """
         s[i] = x[at];
@@ -355,7 +354,8 @@ WHERE = """{{ threadgroup float s[256];
   y[{at}] = simd_sum(s[i ^ 1]) + {at} / 8;
 }}
 """
-# What asks for x alone, and what asks for y as well; i is the thread's number in its threadgroup.
+# A kernel that asks for x alone, and one that asks for y as well; i is the thread's number in its
+# threadgroup.
 ROWS = HEADER + "".join(
     f"kernel void {name}(device float* x [[buffer(0)]], device float* y [[buffer(1)]], {kind} at [[thread_position_in_grid]], "
     "uint i [[thread_index_in_threadgroup]]) " + WHERE.format(at=at)
@@ -369,7 +369,7 @@ def test_who_asks_for_x_alone_has_no_code_for_short_rows(monkeypatch):
     monkeypatch.setattr(
         lanes, "by_lanes", lambda *a, by_lanes=lanes.by_lanes: made.append(by_lanes(*a)) or made[-1]
     )
-    library = _library(f"{ROWS}// {time.time_ns()}\n")  # the cache has not this one
+    library = _library(f"{ROWS}// {time.time_ns()}\n")  # not in the cache
     (((text,), left),) = made
     assert not left and re.findall(r"(?m)^define .*@_msl_lanes(\d+(?:_any)?)\(", text) == [
         "0",
@@ -460,7 +460,7 @@ def test_slots_are_where_the_library_has_them():
 
 @pytest.mark.skipif(VALIDATION, reason="checked kernels run by fibers")
 def test_loops_that_lanes_take_turn_by_turn(monkeypatch):
-    """Also one behind which the kernel ends, and those that read four values a lane."""
+    """Also one behind which the kernel ends, and those that read four values per lane."""
     loops: dict[str, int] = {}
 
     class Seen(lanes.Regions):

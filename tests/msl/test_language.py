@@ -18,7 +18,7 @@ ROWS = {
     for number, row in enumerate(rows)
 }
 THERE = [name for name, row in ROWS.items() if not row.says]
-# What belongs to a whole file: kernels by name, function constants by index, includes.
+# Rows that belong to a whole file: kernels by name, function constants by index, includes.
 ALONE = [n for n in THERE if re.search(r"function_constant|kernel|#include", ROWS[n].before)]
 STD = (3, 2)
 

@@ -1,5 +1,5 @@
-"""What normal random numbers are made of (device/kernels/normal.metal.h), for every argument that there is: the bits of the
-C library's functions, which TensorFlow's CPU kernels call."""
+"""The functions of normal random numbers (device/kernels/normal.metal.h), for every possible argument: the bits of
+the C library's functions, which TensorFlow's CPU kernels call."""
 
 from __future__ import annotations
 

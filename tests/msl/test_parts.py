@@ -27,7 +27,7 @@ from .shaders import HEADER, library, path
 pytestmark = pytest.mark.compiler
 
 KERNELS = 3 * cpu.KERNELS_PER_PART + 5
-# What kernels of several parts share: a table, strings, function constants, functions that call each other, one with a
+# Shared by kernels of several parts: a table, strings, function constants, functions that call each other, one with a
 # variable of its own, threadgroup memory, and a barrier in every other kernel.
 SOURCE = """
 constant float table[3] = {0.5f, 2, 8};
@@ -118,12 +118,12 @@ def test_kernels_whose_threads_meet_are_apart():
 
 
 class Ask:
-    """Compiles SOURCE as nobody did before, and counts what the front end makes."""
+    """Compiles SOURCE as if for the first time, and counts the front end's modules."""
 
     def __init__(self, monkeypatch):
         self.made: list[
             int
-        ] = []  # by call of the front end, the kernels' functions in what it made
+        ] = []  # the kernels' functions in the module of each call of the front end
         self._files = 0
         self._define = f"TIME={time.time_ns()}"  # what the cache has goes by it
         front_end = cpu.front_end

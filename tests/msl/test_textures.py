@@ -257,7 +257,7 @@ def test_sampling(mode, filter, coordinates, where):
 
 
 def test_levels_gradients_and_gather():
-    """Which mipmap level is taken, how two are mixed; and the four pixels of gather."""
+    """The mipmap level that is taken, the mix of two; and the four pixels of gather."""
     code = library("""
         constexpr sampler near(mip_filter::nearest), mixed(mip_filter::linear), off(filter::linear), clamped(mip_filter::linear, lod_clamp(0.25, 1.5));
         kernel void k(texture2d<float> t, device float4* out) {

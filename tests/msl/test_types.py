@@ -323,7 +323,7 @@ def test_a_text_in_an_expression_is_an_array():
 
 @pytest.mark.parametrize("size", [2, 3, 4])
 def test_matrices_against_numpy(size):
-    """Determinants, and what changes a matrix in place."""
+    """Determinants, and changes of a matrix in place."""
     matrix = f"float{size}x{size}"
     shader = library(f"""
         kernel void matrices(device const float* x, device float* out, uint i [[thread_position_in_grid]]) {{

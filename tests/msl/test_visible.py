@@ -1,4 +1,4 @@
-"""[[visible]] functions: which of them are there for tables, and what is said of the others."""
+"""[[visible]] functions: those that tables can hold, and the errors of the others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What shaders do on a GPU alone, wide accesses and levels dealt out anew: run on the CPU, it gives the CPU's results."""
+"""Shader code for GPUs alone, wide accesses and levels dealt out anew: run on the CPU, it gives the CPU's results."""
 
 from __future__ import annotations
 
@@ -55,7 +55,8 @@ def aligned(array: np.ndarray) -> np.ndarray:
 
 
 def run(kernel: Kernel, **arrays: np.ndarray) -> None:
-    """Bound by name, and of the shader's sizes: a struct that has changed is not read as what it was."""
+    """Bound by name, and with the shader's sizes: a struct that has changed is not read as its old
+    version."""
     arguments = {a["name"]: a for a in kernel.arguments}
     sizes = {name: arguments[name]["size"] for name in arrays}
     assert {name: array.itemsize for name, array in arrays.items()} == sizes
@@ -67,7 +68,7 @@ def run(kernel: Kernel, **arrays: np.ndarray) -> None:
 @pytest.mark.parametrize("dtype", ["float", "half"])
 @pytest.mark.parametrize("n_features", [1, 2, 4, 8])
 def test_hash_encode(n_features: int, dtype: str, file: str) -> None:
-    # Compiled for what is tested alone: a fifth of the time.
+    # Compiled for the tested instances alone: a fifth of the time.
     source = (ROOT / f"kernels/hash_encode/{file}.metal").read_text()
     source = re.sub(r"INSTANTIATE_DIMS\(T, [24]\)|INSTANTIATE_TYPE\(bfloat\)", "", source)
     # Checked: an access beyond a buffer fails the test and not the process.

@@ -26,7 +26,7 @@ def philox(counter: np.ndarray, key: tuple[int, int]) -> np.ndarray:
 
 
 def kept(shape: tuple[int, ...], rate: float, seed: tuple[int, int]) -> np.ndarray:
-    """What weights [batch, heads, queries, keys] are multiplied by."""
+    """The factors of weights [batch, heads, queries, keys]."""
     batch, heads, queries, keys = shape
     of, query, key = np.indices((batch * heads, queries, -(-keys // 4)))
     words = philox(np.stack([key, query, of, np.zeros_like(of)], axis=-1), seed)
@@ -55,7 +55,7 @@ def visible(
 
 @dataclass
 class Attention:
-    """The outputs, and what gradients are made of."""
+    """The outputs, and the values that gradients need."""
 
     q: Any
     k: Any
@@ -99,7 +99,7 @@ class Attention:
         self.outputs = np.einsum("bhqk,bhkd->bhqd", self.weights * self.keeps, v)
 
     def gradients(self, d_outputs: np.ndarray) -> tuple[np.ndarray, ...]:
-        """Of q, k, v and, if there is one, bias."""
+        """Gradients of q, k, v and, if there is one, bias."""
         q, k, v = self.wide
         d_outputs = d_outputs.astype(np.float64)
         d_weights = np.einsum("bhqd,bhkd->bhqk", d_outputs, v) * self.keeps

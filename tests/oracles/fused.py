@@ -99,7 +99,7 @@ def finish(
     alpha: float = 0.2,
     channel_axis: int = -1,
 ) -> Bounded:
-    """What fused_ops do to a product, one after the other, in float64."""
+    """The fused_ops on a product, one after the other, in float64."""
     (y, bound), rest = product, [np.asarray(arg, np.float64) for arg in args]
 
     def channels(values: np.ndarray) -> np.ndarray:

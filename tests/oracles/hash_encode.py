@@ -20,7 +20,7 @@ PRIMES = (1, 2654435761, 805459861, 3674653429)
 
 @dataclass(frozen=True)
 class Grid:
-    """What the op is told: offsets [L + 1] and attributes."""
+    """The op's arguments: offsets [L + 1] and attributes."""
 
     offsets: np.ndarray
     log2_per_level_scale: float

@@ -1,4 +1,5 @@
-"""Ray marching without skipping, in float64: every step of a ray, and what is certain about it."""
+"""Ray marching without skipping, in float64: every step of a ray, and the certain facts about
+it."""
 
 from __future__ import annotations
 

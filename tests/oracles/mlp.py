@@ -47,7 +47,7 @@ def _layers(x, kernels, biases, activation, output_activation, b):
 def gradients(
     incoming, x, kernels, biases=None, activation="relu", output_activation="none", b=4.0
 ):
-    """Of sum(incoming * outputs): with respect to x, to each kernel, to each bias."""
+    """Gradients of sum(incoming * outputs): with respect to x, to each kernel, to each bias."""
     sums, values = _layers(x, kernels, biases, activation, output_activation, b)
     names = [activation] * (len(kernels) - 1) + [output_activation]
     d = np.asarray(incoming, np.float64)

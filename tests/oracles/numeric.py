@@ -29,7 +29,8 @@ def gradient(function: Callable[[np.ndarray], float], x: np.ndarray) -> np.ndarr
 def assert_gradient(actual: object, expected: np.ndarray, tolerance: float, name: str) -> None:
     """Fails unless both agree to `tolerance` of the largest entry and `actual` is not trivially zero.
 
-    What an elementwise comparison lets through is checked too: a common factor, and a common sign.
+    Checks of errors that an elementwise comparison lets through: a common factor, and a common
+    sign.
     """
     actual = np.asarray(actual, np.float64)
     assert actual.shape == expected.shape, f"{name}: shape {actual.shape}, not {expected.shape}"

@@ -1,4 +1,4 @@
-"""What takes longer than `make test` can wait for: `make wheel-check`.
+"""Checks that take longer than `make test` can wait for: `make wheel-check`.
 
 - Two builds from nothing, in folders of different names, give the same wheels.
 - The wheels install from PyPI into an environment of their own, where the tests of the ops pass outside of the
@@ -22,7 +22,7 @@ import pytest
 from metal_ops._library import build_info
 from tests.packaging.conftest import INSTALL_SOURCE, INSTALL_SOURCES, ROOT, Environment
 
-# What the tests themselves import; their versions are those of the environment that runs this.
+# The tests' own imports; their versions are those of the environment that runs this.
 TOOLS = ("pytest", "hypothesis")
 
 
@@ -121,7 +121,7 @@ def test_pip_install_from_source(command, tmp_path):
     """The CPU ops, and both halves, from a copy without anything built."""
     checkout = clone(tmp_path / "metal_ops")
     environment = new_environment(tmp_path / "environment")
-    # setuptools of the new environment may be older than what pyproject.toml asks for.
+    # setuptools of the new environment may be older than pyproject.toml requires.
     pip(environment, "setuptools>=77", f"tensorflow-cpu=={build_info()['tensorflow']}")
     sh(command, checkout, PATH=f"{environment.python.parent}:{os.environ['PATH']}")
     out = environment.run("-m", "metal_ops", "doctor")

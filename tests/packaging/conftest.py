@@ -31,7 +31,7 @@ INSTALL_SOURCE, INSTALL_SOURCES = (
     c for c in PAGE_COMMANDS if re.match(r"pip install .*\.$|.* \. ", c)
 )
 
-# Of the tests, for a copy outside of the checkout.
+# The tests' options, for a copy outside of the checkout.
 PYTEST = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["pytest"]["ini_options"]
 PYTEST_INI = f"[pytest]\naddopts = {PYTEST['addopts']}\npythonpath = .\nmarkers =\n" + "".join(
     f"    {marker}\n" for marker in PYTEST["markers"]

@@ -28,7 +28,7 @@ MAKES = {
         r"zero_out_op\.cc.*-o python/metal_ops/_metal_ops\.so",
     ),
     "make metal": ("kernels/zero_out/zero_out_metal.mm", r"zero_out_metal\.mm.*_metal_kernels\.so"),
-    # Everything anew, as what is there is for another; what it is compiled with is held by tests/device/test_macos.py.
+    # Everything anew, as the old objects are for another release; the flags are tested by tests/device/test_macos.py.
     "make metal MACOS_OF_METAL=13.0": ("", r"zero_out_metal\.mm.*_metal_kernels\.so"),
     "make TF=2.21 metal": ("", r"other_release\.sh 2\.21 .* make -C build/tf-2\.21 metal"),
     "make wheel": ("", r"make_wheels\.py dist"),

@@ -1,4 +1,4 @@
-"""Wheels of what make has built: content, symbols, size, the same bytes every time; installed, they work anywhere.
+"""Wheels of make's build: content, symbols, size, the same bytes every time; installed, they work anywhere.
 
 `make wheel-check` adds what takes longer (check_wheels.py).
 """
@@ -141,7 +141,7 @@ def test_control_other_symbols_are_noticed():
 
 @pytest.mark.parametrize("library", [*EXPORTED, "metal_ops/libhwy.so.1"])
 def test_needs_only_what_is_named(unpacked, library):
-    """Of libraries and folders: nothing but the standard library, TensorFlow's, each other, and GNUstep's."""
+    """Libraries and folders: nothing but the standard library, TensorFlow's, each other, and GNUstep's."""
     dynamic = output("readelf", "-d", unpacked / library)
     needed = set(re.findall(r"NEEDED.*\[(.*)\]", dynamic))
     ours = {Path(name).name for name in EXPORTED} | {"libhwy.so.1"}

@@ -1,1 +1,1 @@
-"""What `make sanitize-ops` runs beside a choice of the other tests."""
+"""Tests that `make sanitize-ops` runs beside a choice of the other tests."""

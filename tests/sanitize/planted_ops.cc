@@ -37,7 +37,7 @@ class PlantedMistakeOp : public OpKernel {
     int32_t* y = output->flat<int32_t>().data();
     const int64_t n = input.NumElements();
     for (int64_t i = 0; i < n; ++i) y[i] = x[i];
-    // TensorFlow rounds no size up: what follows the last element belongs to nobody.
+    // TensorFlow rounds no size up: the memory behind the last element is not the tensor's.
     if (kind_ == "read_beyond") y[0] = x[n];
     if (kind_ == "write_beyond") y[n] = 1;
     if (kind_ == "use_after_free") {

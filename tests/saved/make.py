@@ -2,8 +2,8 @@
 
     python -m tests.saved.make        # into tests/saved/<version>/, which must not exist
 
-A folder is made once, by the version that it is called after, and never again: what it proves is that files which
-somebody wrote then still load. A change that needs them made anew breaks those files for everybody.
+A folder is made once, by the version that it is called after, and never again: it proves that files written with
+that version still load. A change that needs them made anew breaks those files for everybody.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ SAMPLES = 12
 
 
 def inputs() -> dict[str, np.ndarray]:
-    """What the functions of the SavedModel take: twelve samples on three rays."""
+    """The arguments of the SavedModel's functions: twelve samples on three rays."""
     generator = np.random.default_rng(7)
     starts = np.tile(np.arange(4, dtype=np.float32) / 4, 3)
     directions = generator.normal(size=[SAMPLES, 3])

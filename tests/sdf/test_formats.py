@@ -1,4 +1,5 @@
-"""STL, glTF, OFF and what writers of OBJ and PLY do; trimesh writes and reads as the oracle where it knows a format."""
+"""STL, glTF, OFF and the variants that writers of OBJ and PLY make; trimesh writes and reads as the oracle where it
+knows a format."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ for device in ("metal", "cpu"):
 """
 SIZES = "--levels 4 --log2-hashmap-size 10 --finest-resolution 32 --neurons 16 --batch 512 --samples 512".split()
 SIZES += ["--steps", "20"]
-# What the program is made of; each has a shader.
+# The program's ops; each has a shader.
 OPS = (
     "HashEncode HashEncodeGrad HashEncodePointGrad HashEncodeJvp HashEncodeJvpGrad FusedMlp FusedMlpGrad "
     "ResourceFusedAdam"

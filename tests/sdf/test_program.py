@@ -33,7 +33,7 @@ def sdf(*arguments: object) -> int:
 
 @pytest.fixture(autouse=True, scope="module")
 def few_points():
-    """Of what is measured at a run's end."""
+    """The number of points measured at a run's end."""
     from metal_ops.sdf import run, train
 
     with pytest.MonkeyPatch.context() as patch:
@@ -123,7 +123,7 @@ def test_a_ball_is_traced_where_it_is():
 
 
 def test_gradients_of_the_losses():
-    """Of all variables, through the gradient of the encoding, against differences."""
+    """Gradients of all variables, through the gradient of the encoding, against differences."""
     fit = fit_of(eikonal=0.5)
     random = np.random.default_rng(0)
     fit.field.table.assign(random.uniform(-0.1, 0.1, fit.field.table.shape).astype(np.float32))

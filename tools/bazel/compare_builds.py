@@ -1,4 +1,5 @@
-"""Compares two builds of the package: exported symbols, libraries needed, shaders, and what TensorFlow has registered.
+"""Compares two builds of the package: exported symbols, libraries needed, shaders, and the ops and kernels registered
+with TensorFlow.
 
     compare_builds.py <package> <other package>
 
@@ -101,7 +102,7 @@ def registry(package: Path) -> set[str]:
 
 
 def differences(one: Path, other: Path) -> list[str]:
-    """What the packages do not have in common, a line each."""
+    """The differences between the packages, one per line."""
     found = []
     looks = [(exported, LIBRARIES), (needed, LIBRARIES), (shaders, METALLIBS), (registry, ["."])]
     for look, names in looks:

@@ -17,7 +17,7 @@ _TENSORFLOW_LDFLAGS = ["-L" + LIBRARY] + (
 # The project's own runtime is named by a label, and where libraries look is said in one place.
 _METAL_LDFLAGS = [flag for flag in LDFLAGS if flag not in ("-lhostmetal", "-Wl,-rpath,$ORIGIN")]
 
-# For the copts of what is neither the runtime nor a test; the header says why.
+# For the copts of targets that are neither the runtime nor a test; the header says why.
 PROTOCOLS_ONCE = [] if MACOS else ["-include", "hostmetal/protocols_once.h"]
 
 def _quoted(arguments):

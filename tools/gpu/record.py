@@ -84,7 +84,7 @@ def keep(
     }
     with (OUT / "data").open("ab") as data:
         for i, array in sorted(before.items()):
-            # Of a struct its fields: what lies between them is anything.
+            # For a struct its fields: bytes between them may be anything.
             row["buffers"].append([i, array.nbytes, np.lib.format.dtype_to_descr(array.dtype)])
             data.write(array.tobytes())
         for i, value in constants.items():

@@ -1,5 +1,5 @@
 // Runs launches that record.py kept through the Metal API: `replay FOLDER LIST RESULTS FIRST END RUNS`.
-// LIST has a line a launch (run.py writes it), FOLDER/data the bytes; RESULTS gets, for each of the
+// LIST has a line per launch (run.py writes it), FOLDER/data the bytes; RESULTS gets, for each of the
 // launches FIRST to END - 1, RUNS times 1 or 0 as 32 bits and its buffers afterwards: a pipeline is
 // made once, as to compile it takes longer than to run it. Ends with status 3 behind a launch after
 // which the process cannot use the GPU any more.
@@ -28,7 +28,8 @@ std::vector<char> Read(FILE* file, size_t length) {
 struct Bound {
   NSUInteger index, length;
   std::vector<char> before;
-  // Kernels work on private memory: an atomic on what the host shares goes over the bus each time.
+  // Kernels work on private memory: an atomic on memory shared with the host goes over the bus each
+  // time.
   id<MTLBuffer> staged, buffer;
 };
 

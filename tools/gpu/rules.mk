@@ -1,5 +1,6 @@
-# make gpu-test OUT=<folder>: packs what a machine with a GPU and no network needs. There: python3 <folder>/run.py, which
-# leaves report.txt. make gpu-suites OUT=<folder>: the same for what needs TensorFlow; python3 <folder>/suites.py.
+# make gpu-test OUT=<folder>: packs the files for a machine with a GPU and no network. There: python3 <folder>/run.py,
+# which leaves report.txt. make gpu-suites OUT=<folder>: the same for tests that need TensorFlow; python3
+# <folder>/suites.py.
 ifeq ($(shell uname),Linux)
 
 build/gpu/%: build/gpu/%.o $(HOSTMETAL_SO)

@@ -28,13 +28,13 @@ ENVIRONMENT = {
         filter(None, [str(HERE), str(HERE / "lib"), os.environ.get("LD_LIBRARY_PATH")])
     ),
 }
-# What a test may find otherwise on a GPU, and why.
+# Results that may differ on a GPU, and why.
 OTHERWISE = {
     "test_tickets_are_unique": "which thread gets which ticket is open",
     "test_exchange_loses_nothing": "which thread comes last is open",
     "test_scalars_are_shared_too": "threads add to a variable without an atomic, a race that the CPU device has not",
 }
-# Of hostmetal's tests, with tests/hostmetal/fixture.metal in place of kernels written by hand.
+# The same for hostmetal's tests, with tests/hostmetal/fixture.metal in place of kernels written by hand.
 CASES_OTHERWISE = {
     "threadgroup_memory_lengths_reach_the_kernel": "a shader does not see how much threadgroup memory there is",
     "shader_fault_is_a_page_fault_error": "a shader cannot say that it has faulted",
@@ -51,7 +51,7 @@ CASES_OTHERWISE = {
 AT_ONCE = min(
     6, os.cpu_count() or 1
 )  # processes take turns on a GPU, and each compiles kernels meanwhile
-PART = 8  # launches a process: to start one takes half a second, to compile a kernel for a GPU up to seconds
+PART = 8  # launches per process: to start one takes half a second, to compile a kernel for a GPU up to seconds
 ROUNDING = 4e-7  # of float32 sums in another order
 # Compared with the CPU device, and measured.
 PROGRAMS = (
@@ -62,7 +62,7 @@ PROGRAMS = (
 
 
 class Launches:
-    """What record.py kept."""
+    """The launches that record.py kept."""
 
     def __init__(self) -> None:
         self.folder = HERE / "launches"
@@ -79,7 +79,7 @@ class Launches:
         self.expected = [start + b for start, b in zip(starts, before, strict=False)]
 
     def replay(self, numbers: range, runs: int) -> dict[int, list[str]]:
-        """What differs in each run of these launches, "" where nothing does."""
+        """The differences in each run of these launches, "" where there are none."""
         found: dict[int, list[str]] = {}
         results = HERE / f"results.{numbers.start}"
         first = numbers.start
@@ -135,7 +135,7 @@ def line(row: dict) -> str:
 
 
 def dtype_of(recorded: str | list) -> np.dtype:
-    """What record.py wrote; JSON has no tuples."""
+    """A dtype as record.py wrote it; JSON has no tuples."""
     if isinstance(recorded, str):
         return np.dtype(recorded)
     fields = [(name, dtype_of(kind), *map(tuple, shape)) for name, kind, *shape in recorded]
@@ -175,7 +175,7 @@ def difference(what: str, expected: np.ndarray, got: np.ndarray) -> str:
 
 
 def case(name: str, **more: str) -> str:
-    """What one of hostmetal's tests says in a process of its own; "" where it passes."""
+    """The message of one of hostmetal's tests in a process of its own; "" where it passes."""
     environment = {**ENVIRONMENT, "HOSTMETAL_FIXTURES": str(HERE / "fixtures"), **more}
     try:
         done = subprocess.run(
@@ -235,7 +235,7 @@ def write(report: list[str], last: str) -> None:
 
 
 def replayed(runs: int) -> Iterator[tuple[int, int, list[str]]]:
-    """How many launches have run, of how many, and what is to be said of them, part by part."""
+    """The launches that have run, their total, and the messages about them, part by part."""
     launches = Launches()
     total = len(launches.rows)
     parts = [range(i, min(i + PART, total)) for i in range(0, total, PART)]

@@ -3,7 +3,7 @@
 python -m tools.gpu.suites FOLDER [PYTHON]   # here, after `make metal GPU=1`
 python3 FOLDER/suites.py [--at-once=6] [WORD...]   # there
 
-The folder has this tree, TensorFlow and what the tests need for that Python (3.12), and clang; no network is needed
+The folder has this tree, TensorFlow and the tests' packages for that Python (3.12), and clang; no network is needed
 there. Each file of tests, or each with such a word in its path, runs in a process of its own; FOLDER/suites.txt says
 what came of those that have ended.
 """
@@ -26,7 +26,7 @@ HERE = Path(__file__).resolve().parent
 SUITES = ("tests/device/on_device", "tests/metal_kernels/on_device")
 ALSO = ("tests/device/test_two_devices.py",)  # where there are two GPUs; it says so elsewhere
 LIMIT_S = 1200  # of a file
-# Of the system there; anything else that libraries need is carried.
+# Libraries of the system there; all others are carried.
 THEIRS = re.compile(r"(ld-linux|libc|libm|libdl|libpthread|librt|libgcc_s|libstdc\+\+)[.-].*so")
 PLATFORMS = [f"manylinux_2_{n}_x86_64" for n in (28, 27, 17, 12, 5)] + ["manylinux2014_x86_64"]
 
@@ -35,7 +35,7 @@ PLATFORMS = [f"manylinux_2_{n}_x86_64" for n in (28, 27, 17, 12, 5)] + ["manylin
 
 
 def requirements(roots: Iterable[str]) -> list[str]:
-    """These packages and what they need, pinned as they are installed here."""
+    """These packages and their dependencies, pinned as they are installed here."""
     from importlib import metadata
 
     from packaging.requirements import Requirement
@@ -122,7 +122,7 @@ def python(here: Path) -> str:
 
 
 def environment(here: Path) -> dict[str, str]:
-    """Of the tests, which have packages of their own: what is installed there is of other releases."""
+    """The tests' environment, which has packages of its own: the installed ones there are of other releases."""
     if not (here / "tree").exists():
         with tarfile.open(here / "tree.tar") as tar:
             # Our own archive. Not extractall's argument, which Python 3.11.2 does not have.
@@ -146,7 +146,7 @@ def environment(here: Path) -> dict[str, str]:
         "METAL_OPS_DEVICE_MEMORY_MB": "8192",  # several processes share a GPU
         "TF_ENABLE_ONEDNN_OPTS": "0",  # TensorFlow 2.18's ends the process on processors with AMX
         "TF_CPP_MIN_LOG_LEVEL": "2",
-        "COLUMNS": "300",  # of pytest's lines on what failed
+        "COLUMNS": "300",  # for pytest's lines on failures
     }
     if llvm.exists():
         for link, tool in (("clang++", "clang"), ("ld.lld", "lld")):
@@ -154,13 +154,13 @@ def environment(here: Path) -> dict[str, str]:
                 (llvm / "bin" / link).symlink_to(tool)
     else:
         ours = {name: value for name, value in ours.items() if str(llvm) not in value}
-    # What the caller says counts, but for where things lie.
+    # The caller's settings count, except paths.
     fixed = ("PYTHONPATH", "LD_LIBRARY_PATH")
     return {**ours, **os.environ, **{name: ours[name] for name in fixed}}
 
 
 def run_file(here: Path, file: Path, environment: dict[str, str]) -> str:
-    """A row of the report, and what failed below it."""
+    """A row of the report, and the failures below it."""
     began = time.monotonic()
     command = [python(here), "-m", "pytest", "--tb=line", "-p", "no:cacheprovider", "-rfE"]
     try:

@@ -1,4 +1,4 @@
-// What textures.mm launches on a GPU and on the CPU.
+// The shaders that textures.mm launches on a GPU and on the CPU.
 #include <metal_stdlib>
 using namespace metal;
 

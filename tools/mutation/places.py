@@ -1,5 +1,5 @@
 """Where a source can be broken, and how. Both languages are formatted by program, which makes patterns enough: a binary
-operator has a space on either side, a pointer's star and a template's bracket have not.
+operator has a space on either side, a pointer's star and a template's bracket have none.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SWAPS = {
     "bits": {"&": ("|",), "|": ("&",), "^": ("|",), "<<": (">>",), ">>": ("<<",)},
     "logical": {"&&": ("||",), "||": ("&&",), "and": ("or",), "or": ("and",)},
 }  # fmt: skip
-# Words, and what stands for an operator in vector code.
+# Words, and the names of operators in vector code.
 WORDS = {
     "true": "false", "false": "true", "True": "False", "False": "True", "YES": "NO", "NO": "YES",
     "min": "max", "max": "min", "fmin": "fmax", "fmax": "fmin", "floor": "ceil", "ceil": "floor",
@@ -62,7 +62,7 @@ class Mutant:
     before: str
     after: str
     operator: str
-    id: str = ""  # of what stands there and what becomes of it, wherever that is now
+    id: str = ""  # of the line and its mutation, wherever that is now
     rank: float = field(default=0.0, compare=False)  # from 0 to 1; the lowest of a room are tried
 
     def apply(self, text: str) -> str:
@@ -86,7 +86,7 @@ def mask_cpp(text: str) -> str:
     # Code for macOS cannot be tried here.
     apple = r"^#if defined\(__APPLE__\).*?^#(?:else|endif)"
     text = re.sub(apple, lambda m: _blank(m[0]), text, flags=re.S | re.M)
-    # Which buffer an argument is bound to: the launch layer asks by name.
+    # The buffer that an argument is bound to: the launch layer asks by name.
     text = re.sub(r"\[\[\w+(?:\(\w+\))?\]\]", lambda m: _blank(m[0]), text)
     directives = r"^ *#(?! *define\b)(?:[^\n]*\\\n)*[^\n]*|^ *# *define \w+(?:\([^)]*\))?|\bstatic_assert\(.*?;"
     return re.sub(directives, lambda m: _blank(m[0]), text, flags=re.S | re.M)
@@ -228,8 +228,8 @@ def draw(
 ) -> dict[str, list[Mutant]]:
     """All lines of each room that can be broken, in random order, each broken in one way.
 
-    A line's place in the order, and how it is broken, follow from the seed and from what stands there. A result keeps
-    those that it was drawn with.
+    A line's place in the order, and its mutation, follow from the seed and from its text. A result keeps those that it
+    was drawn with.
     """
     drawn: dict[str, list[Mutant]] = {}
     for room, patterns in rooms.items():

@@ -1,4 +1,5 @@
-"""What is broken, how many of each, which files are built anew for it, and which tests look at it, nearest first."""
+"""The files to break, how many places of each, the files that are built anew for it, and the tests of it, nearest
+first."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ ROOMS: dict[str, tuple[list[str], int]] = {
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = "python/metal_ops"
-# What an object file is linked into, by the folder it lies in.
+# The library that an object file is linked into, by its folder.
 LIBRARIES = {
     "build/metal_so/": f"{PACKAGE}/_metal_kernels.so",
     "build/device_so/": f"{PACKAGE}/libmetal_device.so",
@@ -67,7 +68,7 @@ def _families() -> dict[str, list[str]]:
 
 
 FAMILIES = _families()
-# What sweeps all ops, after an op's own tests.
+# Sweeps over all ops, after an op's own tests.
 SWEEPS = ["tests/test_op_families.py", "tests/test_arguments.py", OWN.format("bad_calls"), OWN.format("all_ops"),
           OWN.format("determinism")]  # fmt: skip
 FUSION = ["tests/fusion/test_patterns.py", "tests/fusion/test_conditions.py", "tests/fusion/test_shape_readers.py",
@@ -196,7 +197,7 @@ AROUND: list[tuple[str, list[str]]] = [
 
 
 def place(path: str) -> str | None:
-    """Which rule says the tests of a change of this file; None where there is none."""
+    """The rule that names the tests of a change of this file; None where there is none."""
     if path.startswith("tests/"):
         return "tests/"
     if _family(path):
@@ -247,7 +248,7 @@ def _family(path: str) -> str | None:
 def tests_of(path: str, objects: set[str]) -> list[str]:
     """The test files to run, nearest first: that of the file's own name, then the room's."""
     every = _tests_of(path, objects)
-    # What only one of the two devices runs is seen there alone.
+    # Code that only one of the two devices runs is tested there alone.
     on_device = [test for test in every if "device" in test or "/msl/" in test]
     host = [name for name in objects if "_so/" not in name and not name.endswith(".air")]
     if path.startswith("kernels/") and not host:
@@ -261,7 +262,7 @@ def tests_of(path: str, objects: set[str]) -> list[str]:
 def _tests_of(path: str, objects: set[str]) -> list[str]:
     own = _family(path)
     if own:
-        # What only the device runs is seen there alone.
+        # Code that only the device runs is tested there alone.
         return (
             sorted(
                 FAMILIES[own],
@@ -272,7 +273,7 @@ def _tests_of(path: str, objects: set[str]) -> list[str]:
     for pattern, tests in BY_PATH:
         if re.match(pattern, path):
             return tests
-    # What ops share is tested by them: three of those that are built from it.
+    # Code that ops share is tested by them: three of those that are built from it.
     families = sorted({name for name in map(_family, objects) if name})
     # The graph pass and the device build from kernels/ too.
     more = FUSION[:2] if any("build/graph" in name for name in objects) else []
@@ -282,7 +283,7 @@ def _tests_of(path: str, objects: set[str]) -> list[str]:
 
 
 def targets_of(path: str, objects: set[str]) -> list[str]:
-    """What make has to build before the tests of a mutant of `path` run."""
+    """The targets that make has to build before the tests of a mutant of `path` run."""
     found = set()
     for name in objects:
         if name.endswith(".air"):

@@ -173,7 +173,7 @@ class Copy:
                     shutil.copy2(twin, path)
 
     def build(self, mutant: Mutant) -> str:
-        """What the compiler says against it; "" where it builds."""
+        """The compiler's errors for it; "" where it builds."""
         if mutant.path.endswith(".py"):
             try:
                 compile((self.tree / mutant.path).read_text(), mutant.path, "exec")

@@ -1,7 +1,7 @@
 """Compiles the shared libraries for a package that setuptools builds, and puts them into it.
 
 Used by setup.py and by hostmetal/setup.py. The sources are compiled in a copy, so that neither the checkout's own build
-nor the environment of whoever installs is touched. METAL_OPS_LIBRARIES=<folder> takes libraries that are there already.
+nor the user's environment is touched. METAL_OPS_LIBRARIES=<folder> takes libraries that are there already.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from setuptools.command.bdist_wheel import bdist_wheel
 
 ROOT = Path(__file__).resolve().parents[2]
 MACOS = platform.system() == "Darwin"
-# What make reads; the rest of a checkout (environments, runs, builds) can be gigabytes.
+# The files that make reads; the rest of a checkout (environments, runs, builds) can be gigabytes.
 SOURCES = (
     *("Makefile", "requirements.txt", "pyproject.toml"),
     *("ops", "kernels", "graph", "hostmetal", "device", "python", "tools", "benchmarks/rules.mk"),
@@ -36,7 +36,7 @@ VERSIONS = runpy.run_path(str(ROOT / "python" / "metal_ops" / "_version.py"))
 
 
 class AnyPython(bdist_wheel):
-    """Of a platform, but of no Python: the libraries talk to TensorFlow alone."""
+    """For a platform, but for no Python: the libraries talk to TensorFlow alone."""
 
     def get_tag(self) -> tuple[str, str, str]:
         # python.org's Python on macOS is for two kinds of processors, what is compiled here for one.

@@ -23,14 +23,15 @@ $(ASAN_HEADERS).pch: tools/sanitize/absl.h $(TF_FLAGS)/cflags | build/sanitize/r
 	@printf '#include "%s"\n' tools/sanitize/absl.h $(PRECOMPILED_HEADERS:%=tensorflow/core/framework/%.h) > $(@:.pch=)
 	@$(OBJCXX) $(filter-out -MMD -MP,$(ASAN_OPS_FLAGS)) $(SANITIZE_COMMON) $(SANITIZE_address) -x c++-header $(@:.pch=) -o $@
 
-# Of the instruction sets plain C++, where every access is looked at. Conversions of numbers out of range are Highway's:
-# what they give is thrown away, as processors' instructions, which it stands for, give something, too. The other checks
-# left out are a third of what these files take to compile, and AddressSanitizer ends the process at a null pointer, too.
+# The only instruction set is plain C++, where every access is checked. Conversions of numbers out of range are
+# Highway's: what they give is thrown away, as processors' instructions, which it stands for, give something, too. The
+# other checks left out are a third of the time of compiling these files, and AddressSanitizer ends the process at a
+# null pointer, too.
 $(call asan_objects,$(wildcard kernels/*/*_simd.cc)): ASAN_FIRST :=
 ASAN_TARGETS := -DHWY_COMPILE_ONLY_EMU128
 $(call asan_objects,$(wildcard kernels/*/*_simd.cc)): ASAN_OPS_FLAGS += $(ASAN_TARGETS)
 $(call asan_objects,$(wildcard kernels/*/*_simd.cc)): SANITIZE_address += -fno-sanitize=float-cast-overflow,null,alignment,object-size
-# What has code for AVX-512 alone, LookupDot, or for its products of bytes, ByteDot, is compiled for these as well: all of
+# Code for AVX-512 alone, LookupDot, or for its products of bytes, ByteDot, is compiled for these as well: all of
 # Highway's targets are off but bits 8, or 7, and 61. tools/sanitize/run.sh says which of both runs.
 ifeq ($(shell uname -m),x86_64)
 $(call asan_objects,kernels/quantized_matmul/quantized_matmul_simd.cc): ASAN_TARGETS := -DHWY_DISABLED_TARGETS=0x1FFFFFFFFFFFFEFF

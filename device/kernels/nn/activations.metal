@@ -77,7 +77,7 @@ struct SquaredDifference {
 struct DivNoNan {
   float operator()(float a, float b) const { return b == 0.0f ? 0.0f : a / b; }
 };
-// Of negative numbers too, to whole powers: GELU's cube.
+// For negative numbers too, to whole powers: GELU's cube.
 struct Pow {
   float operator()(float a, float b) const { return pow(a, b); }
 };
@@ -108,7 +108,7 @@ struct TanhGrad {
   float operator()(float y, float gradient) const { return gradient * (1.0f - y * y); }
 };
 struct RsqrtGrad {
-  // Of no gradient none, as on TensorFlow's CPU, where y is infinite.
+  // A zero gradient stays zero, as on TensorFlow's CPU, where y is infinite.
   float operator()(float y, float gradient) const {
     return gradient == 0.0f ? 0.0f : -0.5f * (gradient * y * y * y);
   }

@@ -11,8 +11,8 @@
 using namespace metal;
 
 // Sums over the points of a chunk. Channels that are neighbours are added side by side, BATCH_NORM_LANES a
-// thread, which a CPU's vectors and a GPU's loads want. Of a block that is not whole (kWhole) the last one is
-// added in place of those that are not there: arrays whose indices are known live in registers.
+// thread, which a CPU's vectors and a GPU's loads want. In a block that is not whole (kWhole) the last one is
+// added in place of the missing ones: arrays whose indices are known live in registers.
 template <bool kWhole>
 inline uint column_of(uint k, uint width) {
   return kWhole ? k : min(k, width - 1);
@@ -91,7 +91,7 @@ kernel void batch_norm_parts(device const T* x [[buffer(0)]], device float2* par
   }
 }
 
-// One thread a channel. `batch_` are the saved values, `running_` the averages so far; `scale` is what the
+// One thread per channel. `batch_` are the saved values, `running_` the averages so far; `scale` is what the
 // elements' distance from the mean is multiplied by.
 kernel void batch_norm_moments(
     device const float2* parts [[buffer(0)]], device const float* gamma [[buffer(1)]],
@@ -221,8 +221,8 @@ kernel void batch_norm_grad_parts(device const T* d_y [[buffer(0)]],
   }
 }
 
-// One thread a channel. `factors` are what batch_norm_grad takes, three rows of channels; without training the statistics are
-// constants.
+// One thread per channel. `factors` are batch_norm_grad's, three rows of channels; without training
+// the statistics are constants.
 kernel void batch_norm_grad_totals(
     device const float2* parts [[buffer(0)]], device const float* gamma [[buffer(1)]],
     device const float* variance [[buffer(2)]], device float* d_gamma [[buffer(3)]],

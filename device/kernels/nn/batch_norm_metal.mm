@@ -121,7 +121,7 @@ class FusedBatchNormOp {
           if (attrs_.training) {
             RETURN_IF_ERROR(Moments(encoder, params, in, out, parts, scale));
           } else {
-            // What training would leave: the mean and variance that were given, twice.
+            // The values after training: the mean and variance that were given, twice.
             for (int i = 1; i < 5; ++i) {
               RETURN_IF_ERROR(encoder.Copy(in[i % 2 == 1 ? 3 : 4], out[i]));
             }

@@ -60,7 +60,7 @@ Status VolumesOf(KernelContext* ctx, const char* op, int i, bool channels_first,
   return given.num_elements() == 0 ? Status() : TurnChannels(ctx, op, given, *volumes, false);
 }
 
-// Output 0, of a shape with channels last, by what `work` writes with channels last.
+// Output 0, of a shape with channels last, from the tensor that `work` writes with channels last.
 template <typename Work>
 Status GiveVolumes(KernelContext* ctx, const char* op, const Shape& shape, bool channels_first,
                    const Work& work) {
@@ -77,7 +77,7 @@ Status GiveVolumes(KernelContext* ctx, const char* op, const Shape& shape, bool 
 struct VolumeConv {
   VolumeConv(KernelContext* ctx, const char* op) : ctx(ctx), op(op) {}
 
-  // Of an input of shape `in` and a filter of shape `filter`.
+  // The plan for an input of shape `in` and a filter of shape `filter`.
   Status Plan(VolumeAttrs attrs, const Shape& in, const Shape& filter) {
     if (filter.size() != 5 || in.size() != 5 || filter[3] != in[4]) {
       return InvalidArgument(op, ": input must be [batch, depth, height, width, channels] and ",
@@ -162,7 +162,7 @@ class Conv3DOp {
 
   void Compute(KernelContext* ctx) { OP_REQUIRES_OK(ctx, Run(ctx)); }
 
-  // Of an input with channels last.
+  // For an input with channels last.
   static Status Convolve(KernelContext* ctx, const char* op, const VolumeAttrs& attrs,
                          bool channels_first, const Tensor& in, const Tensor& filter) {
     VolumeConv conv(ctx, op);

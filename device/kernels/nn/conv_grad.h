@@ -8,7 +8,7 @@
 
 namespace metal_ops {
 
-// Of tensors with the sizes of `s`, none of them empty, whatever shapes they have.
+// For tensors with the sizes of `s`, none of them empty, whatever shapes they have.
 Status ConvInputGrad(KernelContext* ctx, const char* op, const ConvSizes& s, bool nchw,
                      const Tensor& filter, const Tensor& d_out, const Tensor& d_in);
 Status ConvFilterGrad(KernelContext* ctx, const char* op, const ConvSizes& s, bool nchw,

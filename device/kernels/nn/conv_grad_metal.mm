@@ -13,7 +13,7 @@
 namespace metal_ops {
 namespace {
 
-// What all gradients check: the shapes are those of one convolution.
+// Checks of all gradients: the shapes are those of one convolution.
 Status Sizes(const char* op, const ConvAttrs& attrs, const Shape& input, const Shape& filter,
              const Tensor& d_out, bool depthwise, ConvSizes* sizes) {
   ArgShapes shapes(op);

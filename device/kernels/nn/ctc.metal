@@ -83,7 +83,7 @@ kernel void ctc_paths(device const float* logs [[buffer(0)]], device float* grad
   // From here on the last row is written over.
   threadgroup_barrier(mem_flags::mem_device);
   if (lane == 0) loss[b] = -total;
-  // Of no path there is nothing to take away.
+  // Without a path there is nothing to subtract.
   if (total == -INFINITY) return;
   for (uint t = times; t-- > 0;) {
     device float* const now = backward + (t % 2) * p.states;

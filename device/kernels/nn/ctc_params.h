@@ -1,4 +1,4 @@
-// What the host tells the shaders of ctc.metal.
+// Arguments of the shaders of ctc.metal.
 
 #ifndef METAL_OPS_DEVICE_KERNELS_NN_CTC_PARAMS_H_
 #define METAL_OPS_DEVICE_KERNELS_NN_CTC_PARAMS_H_

@@ -146,7 +146,7 @@ class Contraction {
     return Status();
   }
 
-  // What is in the output in its order, the rest in the order of labels.
+  // Labels of the output in its order, the rest in the order of labels.
   void Sort() {
     Labels seen;
     for (const int label : output_labels_) {

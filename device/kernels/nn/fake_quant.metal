@@ -62,7 +62,7 @@ INSTANTIATE_KERNEL("fake_quant_channels", fake_quant, true)
 INSTANTIATE_KERNEL("fake_quant_grad_all", fake_quant_grad, false)
 INSTANTIATE_KERNEL("fake_quant_grad_channels", fake_quant_grad, true)
 
-// What lies outside belongs to the ends. Grid: columns / FAKE_QUANT_LANES, chunks.
+// Values outside belong to the ends. Grid: columns / FAKE_QUANT_LANES, chunks.
 kernel void fake_quant_ends(device const float* slopes [[buffer(0)]],
                             device const float* in [[buffer(1)]],
                             device const float* least [[buffer(2)]],

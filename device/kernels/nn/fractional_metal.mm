@@ -63,7 +63,7 @@ std::vector<Pair> Windows(const int64_t* borders, int64_t n, int64_t in, bool ov
   return windows;
 }
 
-// Which windows each of `in` places is in: none where the last is before the first.
+// The windows that each of `in` places is in: none where the last is before the first.
 std::vector<Pair> WindowsOf(const std::vector<Pair>& windows, int64_t in) {
   std::vector<Pair> found(static_cast<size_t>(in), Pair{0, -1});
   for (size_t i = 0; i < windows.size(); ++i) {

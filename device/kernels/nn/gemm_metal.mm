@@ -24,8 +24,8 @@ constexpr int64_t kBusy = 256, kLeastPart = 256;
 // Rows up to which simdgroups share the terms of a sum as it is.
 constexpr int64_t kSharedRows = 64;
 
-// In how many parts the sums are best taken: a weight's gradient is a small product of long sums,
-// and a threadgroup a tile would leave most of a GPU idle.
+// The best number of parts of the sums: a weight's gradient is a small product of long sums, and a
+// threadgroup per tile would leave most of a GPU idle.
 int64_t PartsOf(const GemmParams& params) {
   const int64_t tiles =
       Pieces(params.rows, GEMM_TILE_ROWS) * Pieces(params.columns, GEMM_TILE_COLUMNS);
@@ -105,7 +105,7 @@ class MatMulOp {
  private:
   bool transpose_a_ = false, transpose_b_ = false;
 };
-// What TensorFlow has CPU kernels for.
+// The types that TensorFlow has CPU kernels for.
 #define FACTORS .Types("T", {TF_FLOAT, TF_HALF, TF_BFLOAT16, TF_INT32, TF_INT64, TF_COMPLEX64})
 REGISTER_METAL_KERNEL(MatMulOp, FACTORS);
 
@@ -159,7 +159,8 @@ PRODUCT_OF(TF_BFLOAT16, TF_INT8, TF_BFLOAT16);
 PRODUCT_OF(TF_BFLOAT16, TF_UINT8, TF_BFLOAT16);
 #undef PRODUCT_OF
 
-// Of matrices with many zeros, which are multiplied as all others are. One of bfloat16 is made float32.
+// For matrices with many zeros, which are multiplied as all others are. One of bfloat16 is made
+// float32.
 class SparseMatMulOp {
  public:
   static constexpr char kOp[] = "SparseMatMul";
@@ -340,7 +341,8 @@ Status EncodeProduct(KernelContext* ctx, const char* op, const MatMulSizes& size
   const int64_t parts = SplitSums(params);
   GemmWay way;
   RETURN_IF_ERROR(ChooseGemm(params, out.dtype(), /*fits=*/true, &way));
-  // Of so few rows, simdgroups share the sums as they are; threads, which multiply float32, do not.
+  // For so few rows, simdgroups share the sums as they are; threads, which multiply float32, do
+  // not.
   const bool shared = params.rows <= kSharedRows && out.dtype() != DType::kFloat;
   const bool splits = way == GemmWay::kTiles || (way == GemmWay::kBlocks && !shared);
   if (splits && parts > 1) return RunSplit(ctx, way, params, parts, a, b, out);

@@ -10,7 +10,7 @@
 
 namespace metal_ops {
 
-// Calls run(stream, floats) with what the products of kernels/gemm want.
+// Calls run(stream, floats) with the arguments of the products of kernels/gemm.
 template <typename Run>
 Status WithFloats(KernelContext* ctx, const Run& run) {
   void* stream = nullptr;
@@ -21,7 +21,8 @@ Status WithFloats(KernelContext* ctx, const Run& run) {
   return run(static_cast<id<TF_MetalStream>>(stream), floats);
 }
 
-// Of whole and of complex numbers, which kernels/gemm has not. `conjugated`: 1 if a is, 2 if b is.
+// For integers and complex numbers, which kernels/gemm does not have. `conjugated`: 1 if a is, 2 if
+// b is.
 Status RunOtherProduct(KernelContext* ctx, GemmParams params, const Tensor& a, const Tensor& b,
                        const Tensor& out, uint32_t conjugated = 0);
 

@@ -26,7 +26,7 @@ struct Signs {
   float a, b;
 };
 
-// A tile's sums, and what they are added up in: copies that are never indexed by a variable live in registers.
+// A tile's sums, and their accumulators: copies that are never indexed by a variable live in registers.
 template <bool kNeighbours, bool kSomeOutside, int kRows, int kColumns, typename T>
 inline void add_terms(device const T* a, thread long (&from)[kRows], thread bool (&inside)[kRows],
                       long a_c, device const T* b, Terms terms, Signs,
@@ -92,8 +92,8 @@ inline void add_terms(device const float2* a, thread long (&from)[kRows],
   }
 }
 
-// `conjugated`: 1 if a is, 2 if b is. Of neighbours there are kColumns at least, or b's rows are padded to so many.
-// Grid: tiles along the rows, along the columns, products.
+// `conjugated`: 1 if a is, 2 if b is. With neighbours there are kColumns at least, or b's rows are padded to so
+// many. Grid: tiles along the rows, along the columns, products.
 template <typename T, bool kNeighbours, int kRows, int kColumns>
 [[kernel, max_total_threads_per_threadgroup(32)]] void product(
     device const T* a [[buffer(0)]], device const T* b [[buffer(1)]], device T* out [[buffer(2)]],

@@ -8,8 +8,8 @@
 #define PRODUCT_COLUMNS 64
 #define PRODUCT_FEW_COLUMNS 4
 
-// Of so few columns that a processor's vectors lie along the sums: the most of floats, whose other tiles are 16
-// columns wide, and of whole and complex numbers; terms that a vector, or two, has.
+// So few columns that a processor's vectors lie along the sums: the limit for floats, whose other tiles are 16
+// columns wide, and for integers and complex numbers; terms of a vector, or of two.
 #define PRODUCT_DOT_FLOATS 4
 #define PRODUCT_DOT_COLUMNS 8
 #define PRODUCT_DOT_LANES 32

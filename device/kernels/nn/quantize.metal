@@ -178,7 +178,7 @@ AFFINE(short)
 AFFINE(ushort)
 AFFINE(int)
 
-// What lies in the range passes. Grid: inner, channels, outer.
+// Gradients within the range pass. Grid: inner, channels, outer.
 kernel void quantize_grad(device const float* gradients [[buffer(0)]],
                           device const float* in [[buffer(1)]],
                           device const float* least [[buffer(2)]],

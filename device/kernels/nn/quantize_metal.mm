@@ -227,7 +227,7 @@ struct Quantized {
 
 enum class Mode { kMinCombined, kMinFirst, kScaled };
 
-// What both have: the attributes, and a range for all or for each channel, which is the host's.
+// Shared by both: the attributes, and a range for all or for each channel, which is the host's.
 struct AffineAttrs {
   Mode mode = Mode::kMinCombined;
   bool narrow = false;
@@ -307,7 +307,7 @@ class QuantizeV2Op {
     AffineParams p = {};
     p.inner = plan.inner;
     p.channels = plan.channels;
-    // Of 2^31 there is no int.
+    // 2^31 is no int.
     p.least = type.least;
     p.largest = std::min(type.largest, 2147483520.0f);
     uint32_t rounding = AFFINE_AWAY;
@@ -407,7 +407,7 @@ class DequantizeOp {
 
   AffineAttrs attrs_;
 };
-// Of 16 bits TensorFlow has no arguments of functions on GPUs: a call would fail.
+// For 16 bits TensorFlow has no arguments of functions on GPUs: a call would fail.
 #define GIVEN .Types("T", {TF_QINT8, TF_QUINT8, TF_QINT32})
 REGISTER_METAL_KERNEL(DequantizeOp, GIVEN.Where("dtype", TF_FLOAT) RANGE);
 REGISTER_METAL_KERNEL(DequantizeOp, GIVEN.Where("dtype", TF_BFLOAT16) RANGE);

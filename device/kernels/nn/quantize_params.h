@@ -1,4 +1,4 @@
-// What the host tells the shaders of quantize.metal.
+// Arguments of the shaders of quantize.metal.
 
 #ifndef METAL_OPS_DEVICE_KERNELS_NN_QUANTIZE_PARAMS_H_
 #define METAL_OPS_DEVICE_KERNELS_NN_QUANTIZE_PARAMS_H_

@@ -1,4 +1,4 @@
-// What the kernels of LSTMs and GRUs share.
+// Shared by the kernels of LSTMs and GRUs.
 
 #ifndef METAL_OPS_DEVICE_KERNELS_NN_RECURRENT_H_
 #define METAL_OPS_DEVICE_KERNELS_NN_RECURRENT_H_

@@ -1,5 +1,5 @@
-// What the cells of LSTMs and GRUs do beside their products, forwards and back. Gates and state are
-// float; products are the host's to encode.
+// The cells of LSTMs and GRUs without their products, forwards and back. Gates and state are float;
+// products are the host's to encode.
 
 #include <metal_stdlib>
 
@@ -24,7 +24,7 @@ INSTANTIATE_KERNEL("convert_from_half_float", convert_from, half, float)
 IF_BFLOAT(INSTANTIATE_KERNEL("convert_from_bfloat_float", convert_from, bfloat, float))
 INSTANTIATE_KERNEL("convert_from_float_half", convert_from, float, half)
 
-// Of neighbouring cells, the sums of a gate, of which those of a single step are all in `x`.
+// The sums of a gate for neighbouring cells; those of a single step are all in `x`.
 template <int kCells, typename T>
 inline void lstm_sums(device const float* x, device const float* h, bool both, device const T* b,
                       uint n, thread float (&gate)[kCells]) {
@@ -129,7 +129,7 @@ kernel void lstm_step(device const float* from_x [[buffer(0)]],
   }
 }
 
-// What a step's gradient reads and writes, from its first cell on.
+// The tensors that a step's gradient reads and writes, from its first cell on.
 template <typename T>
 struct LstmBack {
   device const T* before;
@@ -256,7 +256,7 @@ kernel void lstm_inputs(device const T* x [[buffer(0)]], device const T* h_prev 
   }
 }
 
-// Sums of columns. One thread a column.
+// Sums of columns. One thread per column.
 template <typename T>
 kernel void lstm_bias_grad(device const float* d_gates [[buffer(0)]], device T* out [[buffer(1)]],
                            constant uint& rows [[buffer(2)]], constant uint& columns [[buffer(3)]],
@@ -274,7 +274,7 @@ kernel void lstm_no_peephole_grad(device T* d_wci [[buffer(0)]], device T* d_wcf
   d_wci[i] = d_wcf[i] = d_wco[i] = T(0.0f);
 }
 
-// One thread a cell.
+// One thread per cell.
 template <typename T>
 kernel void lstm_peephole_grad(device const float* d_gates [[buffer(0)]],
                                device const T* cs_prev [[buffer(1)]],

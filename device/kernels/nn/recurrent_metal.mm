@@ -19,7 +19,7 @@ Status Convert(Encoder& encoder, const Tensor& in, int64_t first, const Tensor& 
                         {{"in", in}, {"out", out}, {"first", from}});
 }
 
-// What the ops differ in.
+// The differences between the ops.
 struct LstmKind {
   const char* op;
   bool sequence;          // seq_len_max first, and a dimension of steps
@@ -61,7 +61,7 @@ struct LstmCall {
     const Shape shapes[] = {x.shape(), {batch, cells}, {batch, cells}, {inputs + cells, 4 * cells},
                             {cells},   {cells},        {cells},        {4 * cells}};
     for (int i = 1; i < 8; ++i) {
-      if (i >= 4 && i < 7 && p.peephole == 0) continue;  // nobody reads them
+      if (i >= 4 && i < 7 && p.peephole == 0) continue;  // never read
       RETURN_IF_ERROR(RequireShape(kind.op, kNames[i], *tensors[i], shapes[i]));
     }
     for (const int64_t size : {steps * batch, inputs + cells, 4 * cells}) {
@@ -218,7 +218,7 @@ Status RunLstm(LstmCall& call) {
   return Status();
 }
 
-// What the gradients read beside the inputs, from input `first` on.
+// The tensors that the gradients read beside the inputs, from input `first` on.
 struct LstmSaved {
   Tensor i, cs, f, o, ci, co, h, d_cs, d_h;
 

@@ -12,8 +12,8 @@
 // Neighbouring cells of an LSTM that one thread takes where threads work alone.
 #define LSTM_LINE 16
 
-// A step of an LSTM. What has a row for every step and sequence is read from row `row` on, the cells
-// before it from row `row_before` on.
+// A step of an LSTM. Tensors with a row for every step and sequence are read from row `row` on, the
+// cells before from row `row_before` on.
 struct LstmParams {
   uint64_t row, row_before;
   uint32_t batch, cells;

@@ -1,5 +1,5 @@
 // Images resized, cropped by boxes and moved by projections; gradients are gathered, in one order. Grids
-// are (width * channels, height, images) of what is written, so that channels are neighbours.
+// are (width * channels, height, images) of the output, so that channels are neighbours.
 
 #include <metal_stdlib>
 
@@ -177,7 +177,7 @@ kernel void resize_grad(device const T* d_out [[buffer(0)]], device Out* d_in [[
 }
 
 // Both dimensions at once, where a pixel has few copies: from `rows`[y] and `columns`[x] to the next pixel's. Grid:
-// (blocks * width, height, images) of what was resized.
+// (blocks * width, height, images) of the resized image.
 template <typename T, uint kLanes>
 kernel void resize_nearest_grad(device const T* d_out [[buffer(0)]], device T* d_in [[buffer(1)]],
                                 device const uint* rows [[buffer(2)]],
@@ -274,8 +274,8 @@ kernel void crop_and_resize(device const T* image [[buffer(0)]],
   }
 }
 
-// What a pixel's block gets: a part of the row's share of the slopes. All are read before any is written: compilers
-// then need not know that the two do not overlap.
+// A pixel's block: a part of the row's share of the slopes. All are read before any is written: compilers then do
+// not need to know that the two do not overlap.
 template <uint kLanes>
 inline void add_block(device float* to, device const float* slopes, uint count, float share,
                       float part) {
@@ -380,7 +380,7 @@ kernel void crop_grad_boxes(device const float* d_crops [[buffer(0)]],
         }
         down_sum *= float(p.in_h) - 1.0f;
         across_sum *= float(p.in_w) - 1.0f;
-        // Of a single point both ends have a half: 1 - step, too.
+        // A single point gives half to both ends: 1 - step, too.
         y1 += down_sum * (1.0f - down.step);
         y2 += down_sum * down.step;
         x1 += across_sum * (1.0f - across.step);
@@ -422,7 +422,7 @@ inline float fold_coordinate(float at, float size, uint mode) {
 inline bool is_pixel(float y, float x, constant TransformParams& p) {
   return y >= 0.0f && y < float(p.in_h) && x >= 0.0f && x < float(p.in_w);
 }
-// A pixel's channels, or what stands for one that is none.
+// A pixel's channels, or the stand-in for a pixel outside.
 template <typename T, uint kLanes>
 inline void read_or_fill(device const T* image, float y, float x, constant TransformParams& p,
                          uint count, thread float (&values)[kLanes]) {
@@ -542,7 +542,7 @@ RESIZE_GRAD_INTEGERS(ushort)
 RESIZE_GRAD_INTEGERS(uint)
 RESIZE_GRAD_INTEGERS(ulong)
 
-// What is only moved, by its size.
+// Ops that only move elements, by their size.
 BLOCKS("resize_nearest", resize_nearest, uchar)
 BLOCKS("resize_nearest", resize_nearest, ushort)
 BLOCKS("resize_nearest", resize_nearest, uint)

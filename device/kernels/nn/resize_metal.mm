@@ -16,7 +16,7 @@
 namespace metal_ops {
 namespace {
 
-// What the shaders count in 32 bits.
+// The sizes that the shaders count in 32 bits.
 Status CheckImage(const char* op, const char* name, const Shape& shape) {
   if (shape.size() != 4) {
     return InvalidArgument(op, ": ", name, " must be 4-dimensional, [batch, height, width, ",
@@ -50,7 +50,7 @@ std::string ResizeShader(const char* stem, int64_t n) {
   return ResizeLanes(n) == RESIZE_LANES ? stem : std::string(stem) + "_many_lanes";
 }
 int64_t BlocksOf(int64_t n) { return (n + ResizeLanes(n) - 1) / ResizeLanes(n); }
-// A thread a block of a pixel's channels.
+// A thread per block of a pixel's channels.
 Grid BlockGrid(const Shape& shape) {
   return Grid(shape[2] * BlocksOf(shape[3]), shape[1], shape[0]);
 }
@@ -145,7 +145,7 @@ REGISTER_METAL_KERNEL(ResizeOp<ResizeBilinear>,
 REGISTER_METAL_KERNEL(ResizeOp<ResizeNearest>,
                       .Types("T", METAL_DEVICE_ALL_NUMBERS).HostMemory("size"));
 
-// Which shape the images had: that of an example, or of sizes in host memory.
+// The images' shape: that of an example, or from sizes in host memory.
 struct ResizeBilinearGrad {
   static constexpr char kOp[] = "ResizeBilinearGrad";
   static constexpr char kWay[] = "bilinear";
@@ -227,10 +227,10 @@ class ResizeGradOp {
     });
   }
 
-  // Of a pixel along a dimension: where there are more, two passes have more threads.
+  // Per pixel along a dimension: where there are more, two passes have more threads.
   static constexpr uint32_t kCopies = 4;
 
-  // Of each point along a dimension the first result that copies it or one behind it, and how many results there are.
+  // For each point along a dimension the first result that copies it or one after it, and the number of results.
   std::vector<uint32_t> FirstCopies(uint32_t size, uint32_t results, float scale) const {
     std::vector<uint32_t> firsts;
     for (uint32_t i = 0; i < results; ++i) {

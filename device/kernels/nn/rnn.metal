@@ -1,5 +1,5 @@
-// What the steps of LSTM and GRU layers do beside their products, forwards and back. Gates, states and what
-// is saved are float; products are the host's to encode. A sequence that has ended keeps its state.
+// The steps of LSTM and GRU layers without their products, forwards and back. Gates, states and saved
+// values are float; the host encodes the products. A sequence that has ended keeps its state.
 
 #include <metal_stdlib>
 
@@ -20,7 +20,7 @@ kernel void convert_to(device const float* in [[buffer(0)]], device T* out [[buf
   (out + first)[i] = T(in[i]);
 }
 
-// Of neighbouring cells a gate's sums: of both products and both biases.
+// A gate's sums for neighbouring cells: of both products and both biases.
 template <int kCells>
 inline void rnn_sums(device const float* x, device const float* h, device const float* bias_x,
                      device const float* bias_h, uint n, thread float (&gate)[kCells]) {
@@ -173,7 +173,7 @@ kernel void lstm_layer_grad(device const float* saved [[buffer(0)]],
   all[3 * cells] = now[3 * cells] = d_o;
 }
 
-// The slopes of what comes of x and of what comes of h differ: r is between.
+// The slopes of the parts from x and from h differ: r is between.
 template <typename T>
 kernel void gru_layer_grad(device const float* saved [[buffer(0)]],
                            device const T* h_first [[buffer(1)]], device const T* h [[buffer(2)]],

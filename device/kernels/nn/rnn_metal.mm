@@ -130,7 +130,7 @@ struct RnnCall {
     return Take(parameters, gates * inputs, {gates, cells}, of_h);
   }
 
-  // What is saved is float, whatever the dtype.
+  // Saved values are float, whatever the dtype.
   Shape ReserveShape() const {
     return {rows * saved * static_cast<int64_t>(sizeof(float) / x.element_bytes())};
   }

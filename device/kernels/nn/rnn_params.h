@@ -14,10 +14,10 @@
 
 // Numbers that the way back reads of each cell and step.
 #define RNN_LSTM_SAVED 6  // i, f, c, o; the cell, and its tanh
-#define RNN_GRU_SAVED 4   // z, r, h, and what r is multiplied with
+#define RNN_GRU_SAVED 4   // z, r, h, and the factor of r
 
-// A step. Row `row + sequence * stride` of what has one for every step and sequence is its; the step
-// before has row `row_before + sequence * stride`.
+// A step. Tensors with one for every step and sequence have it at row `row + sequence * stride`; the
+// step before has row `row_before + sequence * stride`.
 struct RnnParams {
   uint64_t row, row_before;
   uint32_t stride, step, cells;

@@ -14,7 +14,7 @@ using namespace metal;
 // A thread computes kLanes outputs whose channels are neighbours in memory: WINDOW_MANY_LANES or
 // WINDOW_LANES with NHWC, of channels that are a multiple of it, or 1.
 
-// Which output a thread computes, the first of its lanes, and where its window begins.
+// The output that a thread computes, the first of its lanes, and the beginning of its window.
 struct Window {
   long image;  // of the input, with the channel
   uint channel;

@@ -1,5 +1,5 @@
-// Gradients of pooling and of depthwise convolution. A thread per element of what is computed adds what
-// it is given, in one order: no atomics.
+// Gradients of pooling and of depthwise convolution. A thread per element of the result adds its terms
+// in one order: no atomics.
 
 #include "device/kernels/nn/spatial_params.h"
 #include "device/kernels/nn/windows.metal.h"
@@ -11,7 +11,7 @@
 
 using namespace metal;
 
-// Which element of the input a thread computes, the first of its lanes (spatial.metal).
+// The element of the input that a thread computes, the first of its lanes (spatial.metal).
 struct Point {
   long image_at;  // where its image's channel begins in the input
   uint image, channel;

@@ -64,7 +64,7 @@ kernel void suppress_boxes(device const T* boxes [[buffer(0)]],
       for (uint k = 1; k < SUPPRESS_THREADS; ++k) {
         const uint other = best_boxes[k];
         if (other == p.boxes) continue;
-        // Of one score the first.
+        // With equal scores the first.
         if (best == p.boxes || best_scores[k] > best_score ||
             (best_scores[k] == best_score && other < best)) {
           best_score = best_scores[k];

@@ -1,4 +1,4 @@
-// What the host tells the shader of suppress.metal.
+// Arguments of the shader of suppress.metal.
 
 #ifndef METAL_OPS_DEVICE_KERNELS_NN_SUPPRESS_PARAMS_H_
 #define METAL_OPS_DEVICE_KERNELS_NN_SUPPRESS_PARAMS_H_

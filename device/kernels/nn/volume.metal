@@ -1,6 +1,6 @@
 // Windows over volumes and images: pools of every number, with places, of three dimensions, their
 // gradients; patches; dilation. Gradients are gathered, in one order: no atomics. Grids are (width *
-// channels / kLanes, height, volumes * depth) of what is written: a thread has kLanes channels that are
+// channels / kLanes, height, volumes * depth) of the output: a thread has kLanes channels that are
 // neighbours in memory, VOLUME_LANES or VOLUME_MANY_LANES of channels that are a multiple of it and come
 // last, or 1.
 
@@ -17,7 +17,7 @@
 
 using namespace metal;
 
-// Which element a thread computes, the first of its lanes.
+// The element that a thread computes, the first of its lanes.
 struct Element {
   uint volume, channel;
   int z, y, x;
@@ -50,7 +50,7 @@ inline long out_at(constant VolumeParams& p, Element e, int z, int y, int x) {
          long(e.channel) * p.out_c;
 }
 
-// Which point of its window the loops below are at.
+// The point of its window that the loops below are at.
 #define TAP(p) ((uint(fz) * p.window_h + uint(fy)) * p.window_w + uint(fx))
 
 // The points z, y, x of an output's window that lie in the input, in order.
@@ -242,7 +242,7 @@ kernel void max_volume_taps(device const T* in [[buffer(0)]], device uint* taps 
   for (uint k = 0; k < kLanes; ++k) to[k] = first.tap[k];
 }
 
-// What windows whose result was an element's pass on to it.
+// The gradients that an element gets from the windows whose result it was.
 template <typename T, uint kLanes>
 kernel void taps_grad(device const uint* taps [[buffer(0)]], device const T* d_out [[buffer(1)]],
                       device T* d_in [[buffer(2)]], constant VolumeParams& p [[buffer(3)]],
@@ -540,7 +540,7 @@ VOLUME_MANY(half)
 IF_BFLOAT(VOLUME_MANY(bfloat))
 #endif
 
-// What is only moved, by its size.
+// Ops that only move elements, by their size.
 #if defined(__METAL_CPU__)
 #define MANY_PATCHES(type) \
   INSTANTIATE_KERNEL("patches_many_lanes_" #type, patches, type, VOLUME_MANY_LANES)
@@ -573,8 +573,8 @@ inline float lrn_power(float norm, float beta) {
   return beta == 0.5f ? rsqrt(norm) : beta == 1.0f ? 1.0f / norm : pow(norm, -beta);
 }
 
-// What the sums of squares leave of some channels. Nothing is read again once something is written: what may have
-// changed is no work for vectors.
+// The rest of the sums of squares for some channels. Nothing is read again once something is written: what may
+// have changed is no work for vectors.
 template <typename T>
 inline void lrn_store(device const T* from, device T* to, thread const float (&sums)[LRN_LANES],
                       int width, constant LrnParams& p) {
@@ -667,7 +667,7 @@ INSTANTIATE_KERNEL("lrn_line_half", lrn_line, half)
 IF_BFLOAT(INSTANTIATE_KERNEL("lrn_line_bfloat", lrn_line, bfloat))
 #endif
 
-// What is passed on to all within reach: gradient * out / norm. Grid of these: depth, rows.
+// The gradient for all within reach: gradient * out / norm. Grid of these: depth, rows.
 template <typename T>
 kernel void lrn_grad_shares(device const T* d_out [[buffer(0)]], device const T* in [[buffer(1)]],
                             device const T* out [[buffer(2)]], device float* shares [[buffer(3)]],

@@ -14,8 +14,8 @@
 namespace metal_ops {
 namespace {
 
-// What an op of pools is: which shader, how many dimensions tensors have, and where the window comes
-// from: attributes, or inputs in host memory from `host_window` on.
+// An op of pools: its shader, the dimensions of its tensors, and the source of the window:
+// attributes, or inputs in host memory from `host_window` on.
 struct PoolKind {
   const char* op;
   const char* shader;
@@ -104,7 +104,7 @@ Status MaxInputs(PoolCall& call, Tensor* in, Tensor* pooled, Tensor* slopes, boo
   return CheckShapeOf(call.kind.op, "grad", *slopes, of_input ? call.in_shape : call.out_shape);
 }
 
-// Of the first of the largest alone.
+// The first of the largest alone.
 Status RunMaxGrad(PoolCall& call) {
   Tensor in, pooled, d_out, d_in, taps;
   RETURN_IF_ERROR(MaxInputs(call, &in, &pooled, &d_out, false));

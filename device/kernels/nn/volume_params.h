@@ -15,7 +15,8 @@
 // Where threads run after each other: what finds a window is shared by as many.
 #define VOLUME_MANY_LANES 32
 
-// Strides are in elements; of what is [volumes, depth, height, width, channels] in one of its orders.
+// Strides are in elements; tensors are [volumes, depth, height, width, channels] in one of its
+// orders.
 struct VolumeParams {
   int64_t in_volume, in_z, in_y, in_x, in_c;
   int64_t out_volume, out_z, out_y, out_x, out_c;

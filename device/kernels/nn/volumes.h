@@ -16,7 +16,7 @@
 
 namespace metal_ops {
 
-// Of tensors of 4 dimensions (images) or 5 (volumes), channels last unless said.
+// For tensors of 4 dimensions (images) or 5 (volumes), channels last unless said.
 struct VolumeAttrs {
   std::vector<int64_t> window;
   ConvAttrs conv;  // its vectors are as long as tensors have dimensions; nchw: channels first
@@ -72,7 +72,7 @@ struct VolumeAttrs {
     static const char* const kNames[] = {"depth", "height", "width"};
     const size_t dims = spatial_dims();
     ArgShapes shapes(op);
-    // Of an image, depth is 1.
+    // An image's depth is 1.
     int64_t in[3] = {1, 1, 1}, size[3] = {1, 1, 1}, pad[3] = {0, 0, 0};
     uint32_t of_window[3] = {1, 1, 1}, stride[3] = {1, 1, 1}, dilation[3] = {1, 1, 1};
     *out = shape;
@@ -117,7 +117,7 @@ struct VolumeAttrs {
   }
 
  private:
-  // Of a volume, z, y, x, c.
+  // A volume's z, y, x, c.
   void Strides(const int64_t (&size)[3], int64_t channels, int64_t* strides) const {
     const int64_t step = conv.nchw ? 1 : channels;
     strides[0] = size[0] * size[1] * size[2] * channels;
@@ -140,7 +140,7 @@ inline Shader VolumeShader(const char* stem, const VolumeParams& p, DType dtype)
   if (lanes == 1) return Shader(stem, dtype);
   return Shader(stem, lanes == VOLUME_LANES ? "lanes" : "many_lanes", dtype);
 }
-// A thread an element, or as many as there are lanes, of the input, or of the output.
+// A thread per element, or as many as there are lanes, of the input, or of the output.
 inline Grid VolumeInGrid(const VolumeParams& p, int64_t volumes, int64_t lanes) {
   return Grid(int64_t{p.in_w} * p.channels / lanes, p.in_h, volumes * p.in_d);
 }
@@ -148,7 +148,7 @@ inline Grid VolumeOutGrid(const VolumeParams& p, int64_t volumes, int64_t lanes)
   return Grid(int64_t{p.out_w} * p.channels / lanes, p.out_h, volumes * p.out_d);
 }
 
-// The unsigned integer of an element's size: for what is only moved.
+// The unsigned integer of an element's size: for ops that only move elements.
 inline DType Bits(const Tensor& tensor) {
   switch (tensor.element_bytes()) {
     case 1:

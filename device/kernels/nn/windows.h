@@ -62,7 +62,7 @@ inline Shader WindowShader(const char* stem, DType dtype, const ConvSizes& s, bo
   if (lanes == 1) return Shader(stem, dtype);
   return Shader(stem, lanes == WINDOW_LANES ? "lanes" : "many_lanes", dtype);
 }
-// A thread an element, or as many as there are lanes, of the output, or of the input.
+// A thread per element, or as many as there are lanes, of the output, or of the input.
 inline Grid OutputGrid(const ConvSizes& s, bool nchw) {
   return nchw ? Grid(s.out_w, s.out_h, s.n * s.out_c)
               : Grid(s.out_c / WindowLanes(s, nchw), s.out_w, s.n * s.out_h);

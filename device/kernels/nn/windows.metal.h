@@ -1,5 +1,5 @@
-// Which points of a window lie inside of an image, and which windows a point lies in, along one dimension:
-// found once, so that loops over them neither ask nor divide.
+// The points of a window that lie inside of an image, and the windows that a point lies in, along one
+// dimension: found once, so that loops over them neither ask nor divide.
 
 #ifndef METAL_OPS_DEVICE_KERNELS_NN_WINDOWS_METAL_H_
 #define METAL_OPS_DEVICE_KERNELS_NN_WINDOWS_METAL_H_
@@ -9,7 +9,7 @@
 struct Taps {
   uint begin, end;
 };
-// Of a window that begins at `first`: those within [0, size).
+// The points within [0, size) of a window that begins at `first`.
 inline Taps taps_within(int first, uint window, uint dilation, uint size) {
   Taps taps = {0, window};
   if (first < 0) taps.begin = (uint(-first) + dilation - 1) / dilation;
@@ -31,7 +31,7 @@ inline Reach reach_of(int point, int pad, uint window, uint dilation, uint strid
   reach.at = int(at);
   return reach;
 }
-// Which of a window's points it is; -1: one that dilation leaves out.
+// The index of a point in its window; -1: one that dilation leaves out.
 inline int tap_of(Reach reach, int window, uint stride, uint dilation) {
   const int offset = reach.at - window * int(stride);
   if (dilation == 1) return offset;

@@ -2,7 +2,7 @@
 #ifndef HOSTMETAL_COREFOUNDATION_COREFOUNDATION_H_
 #define HOSTMETAL_COREFOUNDATION_COREFOUNDATION_H_
 
-// The SDK's includes all of these, and what is written there relies on it.
+// The SDK's header includes all of these, and programs rely on it.
 #include <CoreFoundation/CFDate.h>
 #include <TargetConditionals.h>
 #include <assert.h>
@@ -103,7 +103,7 @@ CFStringRef CFCopyDescription(CFTypeRef object);
 // A line on the standard error.
 void CFShow(CFTypeRef object);
 
-// What an object is, for comparison with those of the types.
+// The type of an object, for comparison with those of the types.
 CFTypeID CFGetTypeID(CFTypeRef object);
 CFTypeID CFStringGetTypeID(void);
 CFTypeID CFNumberGetTypeID(void);
@@ -121,7 +121,7 @@ CFNumberRef CFNumberCreate(CFAllocatorRef allocator, CFNumberType type, const vo
 CFNumberType CFNumberGetType(CFNumberRef number);
 CFIndex CFNumberGetByteSize(CFNumberRef number);
 Boolean CFNumberIsFloatType(CFNumberRef number);
-// False where the type cannot hold the number, and what is nearest is written.
+// False where the type cannot hold the number, and the nearest one is written.
 Boolean CFNumberGetValue(CFNumberRef number, CFNumberType type, void* value);
 CFComparisonResult CFNumberCompare(CFNumberRef a, CFNumberRef b, void* context);
 

@@ -1,4 +1,5 @@
-// GNUstep's Foundation, and what hosts call of Apple's that it has not: hostmetal/src/foundation.mm.
+// GNUstep's Foundation, and Apple's functions that hosts call and that it does not have:
+// hostmetal/src/foundation.mm.
 #ifndef HOSTMETAL_FOUNDATION_FOUNDATION_H_
 #define HOSTMETAL_FOUNDATION_FOUNDATION_H_
 
@@ -51,8 +52,8 @@ typedef NS_ENUM(NSInteger, NSProcessInfoThermalState) {
 };
 
 @interface NSProcessInfo (Hostmetal)
-// The macOS whose Metal this is, 15.0, with residency sets, math modes and Metal 3.2: hosts ask so
-// for what they may call.
+// The macOS whose Metal this is, 15.0, with residency sets, math modes and Metal 3.2: hosts ask for
+// it to know which API they may call.
 - (NSOperatingSystemVersion)operatingSystemVersion;
 - (BOOL)isOperatingSystemAtLeastVersion:(NSOperatingSystemVersion)version;
 - (NSProcessInfoThermalState)thermalState;

@@ -47,7 +47,7 @@ kern_return_t IOObjectRelease(io_object_t object);
 Boolean IOObjectConformsTo(io_object_t object, const io_name_t name);
 
 kern_return_t IORegistryEntryGetRegistryEntryID(io_registry_entry_t entry, uint64_t* id);
-// Of "gpu-core-count", a number, and "model", a string. NULL for others.
+// "gpu-core-count", a number, and "model", a string. NULL for others.
 CFTypeRef IORegistryEntryCreateCFProperty(io_registry_entry_t entry, CFStringRef key,
                                           CFAllocatorRef allocator, IOOptionBits options);
 CFTypeRef IORegistryEntrySearchCFProperty(io_registry_entry_t entry, const io_name_t plane,

@@ -1,4 +1,4 @@
-// What resources and heaps have in common: they take memory.
+// Shared by resources and heaps: they take memory.
 #ifndef HOSTMETAL_MTLALLOCATION_H_
 #define HOSTMETAL_MTLALLOCATION_H_
 

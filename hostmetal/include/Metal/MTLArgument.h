@@ -113,7 +113,7 @@ typedef MTLBindingAccess MTLArgumentAccess;
 @class MTLStructType;
 @class MTLTextureReferenceType;
 
-// What lies in the struct that a buffer holds: hostmetal/src/struct_type.mm.
+// The members of the struct that a buffer holds: hostmetal/src/struct_type.mm.
 MTL_EXPORT
 @interface MTLType : NSObject {
  @protected
@@ -200,7 +200,7 @@ MTL_EXPORT
 
 @protocol MTLTextureBinding <MTLBinding>
 @property(readonly) MTLTextureType textureType;
-// Of one component: float, half, int ...
+// The type of one component: float, half, int ...
 @property(readonly) MTLDataType textureDataType;
 @property(readonly, getter=isDepthTexture) BOOL depthTexture;
 @property(readonly) NSUInteger arrayLength;

@@ -13,7 +13,8 @@ NS_ASSUME_NONNULL_BEGIN
 @protocol MTLCounterSampleBuffer;
 @protocol MTLIndirectCommandBuffer;
 
-// Of copies between buffers and textures; only None here, as no texture has depth or is compressed.
+// Options of copies between buffers and textures; only None here, as no texture has depth or is
+// compressed.
 typedef NS_OPTIONS(NSUInteger, MTLBlitOption) {
   MTLBlitOptionNone = 0,
   MTLBlitOptionDepthFromDepthStencil = 1 << 0,
@@ -33,7 +34,7 @@ typedef NS_OPTIONS(NSUInteger, MTLBlitOption) {
                                slice:(NSUInteger)slice
                                level:(NSUInteger)level;
 // Each level from the one before it, by a linear filter in its pixels' middles: of even sizes the
-// mean of four or eight. Of formats that are filtered; a texture has to have more levels than one.
+// mean of four or eight. For formats that are filtered; a texture has to have more levels than one.
 - (void)generateMipmapsForTexture:(id<MTLTexture>)texture;
 - (void)fillBuffer:(id<MTLBuffer>)buffer range:(NSRange)range value:(uint8_t)value;
 - (void)copyFromBuffer:(id<MTLBuffer>)sourceBuffer
@@ -113,8 +114,8 @@ typedef NS_OPTIONS(NSUInteger, MTLBlitOption) {
                 inRange:(NSRange)range
       destinationBuffer:(id<MTLBuffer>)destinationBuffer
       destinationOffset:(NSUInteger)destinationOffset;
-// The time when all before it is done. Of devices that have MTLCounterSamplingPointAtBlitBoundary. `barrier` changes
-// nothing here.
+// The time when all before it is done. For devices that have MTLCounterSamplingPointAtBlitBoundary. `barrier`
+// changes nothing here.
 - (void)sampleCountersInBuffer:(id<MTLCounterSampleBuffer>)sampleBuffer
                  atSampleIndex:(NSUInteger)sampleIndex
                    withBarrier:(BOOL)barrier;

@@ -44,7 +44,7 @@ MTL_EXPORT
 - (BOOL)supportsDestination:(MTLCaptureDestination)destination;
 - (BOOL)startCaptureWithDescriptor:(MTLCaptureDescriptor*)descriptor
                              error:(__autoreleasing NSError* _Nullable* _Nullable)error;
-// Of older programs, which are told nothing.
+// For older programs, which get no error.
 - (void)startCaptureWithDevice:(id<MTLDevice>)device;
 - (void)startCaptureWithCommandQueue:(id<MTLCommandQueue>)commandQueue;
 - (void)startCaptureWithScope:(id<MTLCaptureScope>)captureScope;

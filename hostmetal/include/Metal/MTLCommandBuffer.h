@@ -120,7 +120,7 @@ typedef NS_ENUM(NSUInteger, MTLDispatchType) {
 - (void)encodeWaitForEvent:(id<MTLEvent>)event value:(uint64_t)value;
 - (void)encodeSignalEvent:(id<MTLEvent>)event value:(uint64_t)value;
 
-// What the sets hold stays alive until the command buffer has completed.
+// The sets' members stay alive until the command buffer has completed.
 - (void)useResidencySet:(id<MTLResidencySet>)residencySet;
 - (void)useResidencySets:(const id<MTLResidencySet> _Nonnull[_Nonnull])residencySets
                    count:(NSUInteger)count;

@@ -1,4 +1,4 @@
-// What all encoders have in common.
+// Shared by all encoders.
 #ifndef HOSTMETAL_MTLCOMMANDENCODER_H_
 #define HOSTMETAL_MTLCOMMANDENCODER_H_
 

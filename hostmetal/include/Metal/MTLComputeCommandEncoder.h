@@ -76,8 +76,8 @@ typedef struct {
 - (void)dispatchThreads:(MTLSize)threadsPerGrid
     threadsPerThreadgroup:(MTLSize)threadsPerThreadgroup;
 
-// The commands that are in the buffer when this runs. What they name the indirect command buffer
-// keeps alive.
+// The commands that are in the buffer when this runs. The indirect command buffer keeps the objects
+// alive that they name.
 - (void)executeCommandsInBuffer:(id<MTLIndirectCommandBuffer>)indirectCommandBuffer
                       withRange:(NSRange)executionRange;
 // An MTLIndirectCommandBufferExecutionRange, read when this runs.
@@ -97,8 +97,8 @@ typedef struct {
 - (void)memoryBarrierWithScope:(MTLBarrierScope)scope;
 - (void)memoryBarrierWithResources:(const id<MTLResource> _Nonnull[_Nonnull])resources
                              count:(NSUInteger)count;
-// The time when all dispatches before it are done; those behind it start later. Of devices that have
-// MTLCounterSamplingPointAtDispatchBoundary. `barrier` changes nothing here.
+// The time when all dispatches before it are done; those behind it start later. For devices that
+// have MTLCounterSamplingPointAtDispatchBoundary. `barrier` changes nothing here.
 - (void)sampleCountersInBuffer:(id<MTLCounterSampleBuffer>)sampleBuffer
                  atSampleIndex:(NSUInteger)sampleIndex
                    withBarrier:(BOOL)barrier;

@@ -20,7 +20,7 @@ typedef struct {
   uint64_t timestamp;
 } MTLCounterResultTimestamp;
 
-// What a sample holds that was not taken.
+// The value of a sample that was not taken.
 static const uint64_t MTLCounterErrorValue = ~(uint64_t)0;
 static const NSUInteger MTLCounterDontSample = NSUIntegerMax;
 

@@ -74,7 +74,7 @@ typedef NS_ENUM(NSInteger, MTLGPUFamily) {
   MTLGPUFamilyMetal4 = 5002,
 };
 
-// What programs asked before there were families.
+// Feature sets, which programs asked for before there were families.
 typedef NS_ENUM(NSUInteger, MTLFeatureSet) {
   MTLFeatureSet_macOS_GPUFamily1_v1 = 10000,
   MTLFeatureSet_macOS_GPUFamily1_v2 = 10001,
@@ -228,10 +228,10 @@ MTL_EXPORT
     (MTLCommandQueueDescriptor*)descriptor;
 
 - (nullable id<MTLHeap>)newHeapWithDescriptor:(MTLHeapDescriptor*)descriptor;
-// What a buffer takes in a heap.
+// The size of a buffer in a heap.
 - (MTLSizeAndAlign)heapBufferSizeAndAlignWithLength:(NSUInteger)length
                                             options:(MTLResourceOptions)options;
-// And a texture: size 0 for one that this device has not.
+// And of a texture: size 0 for one that this device does not have.
 - (MTLSizeAndAlign)heapTextureSizeAndAlignWithDescriptor:(MTLTextureDescriptor*)descriptor;
 
 // Zero-filled; nil when length is 0 or the memory cannot be had.
@@ -247,10 +247,10 @@ MTL_EXPORT
                      options:(MTLResourceOptions)options
                  deallocator:(void (^_Nullable)(void* pointer, NSUInteger length))deallocator;
 
-// Zero-filled. nil for a format, type or size that this device has not.
+// Zero-filled. nil for a format, type or size that this device does not have.
 - (nullable id<MTLTexture>)newTextureWithDescriptor:(MTLTextureDescriptor*)descriptor;
 - (nullable id<MTLSamplerState>)newSamplerStateWithDescriptor:(MTLSamplerDescriptor*)descriptor;
-// Of offsets and rows of textures over a buffer.
+// The alignment of offsets and rows of textures over a buffer.
 - (NSUInteger)minimumLinearTextureAlignmentForPixelFormat:(MTLPixelFormat)format;
 - (NSUInteger)minimumTextureBufferAlignmentForPixelFormat:(MTLPixelFormat)format;
 

@@ -27,8 +27,8 @@ MTL_EXPORT
 
 @protocol MTLSharedEvent;
 
-// What other code of this process makes the event of. There is no XPC: a coder is refused with an
-// exception.
+// A handle from which other code of this process makes the event. There is no XPC: a coder is
+// refused with an exception.
 MTL_EXPORT
 @interface MTLSharedEventHandle : NSObject <NSSecureCoding> {
  @private

@@ -10,8 +10,8 @@ NS_ASSUME_NONNULL_BEGIN
 @protocol MTLBuffer;
 @protocol MTLComputePipelineState;
 
-// What is wrong with a command is an error of the command buffer that executes it. A command keeps
-// its pipeline and its buffers until it is reset or encoded anew.
+// A broken command is an error of the command buffer that executes it. A command keeps its pipeline
+// and its buffers until it is reset or encoded anew.
 @protocol MTLIndirectComputeCommand <NSObject>
 // A pipeline that was made with supportIndirectCommandBuffers.
 - (void)setComputePipelineState:(id<MTLComputePipelineState>)pipelineState;

@@ -118,15 +118,15 @@ MTL_EXPORT
 @property(readwrite, nonatomic) MTLMathFloatingPointFunctions mathFloatingPointFunctions;
 // There are no dynamic libraries: making one is an error.
 @property(readwrite, nonatomic) MTLLibraryType libraryType;
-// What a library is linked with: an error as well, unless it is nil or empty.
+// The libraries to link with: an error as well, unless it is nil or empty.
 @property(nullable, readwrite, copy, nonatomic) NSArray<id<MTLDynamicLibrary>>* libraries;
-// Of dynamic libraries, kept.
+// For dynamic libraries, kept.
 @property(nullable, readwrite, copy, nonatomic) NSString* installName;
 @property(readwrite, nonatomic) MTLCompileSymbolVisibility compileSymbolVisibility;
 @property(readwrite, nonatomic) BOOL allowReferencingUndefinedSymbols;
 @property(readwrite, nonatomic) MTLLibraryOptimizationLevel optimizationLevel;
 @property(readwrite, nonatomic) BOOL preserveInvariance;
-// Of the pipelines made from the library; 0: no limit of its own.
+// The limit of the pipelines made from the library; 0: no limit of its own.
 @property(readwrite, nonatomic) NSUInteger maxTotalThreadsPerThreadgroup;
 @property(readwrite, nonatomic) MTLLanguageVersion languageVersion;
 @end

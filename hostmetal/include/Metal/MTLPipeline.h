@@ -1,4 +1,4 @@
-// What a pipeline is told about its buffers: hints, which change nothing here.
+// The hints of a pipeline about its buffers, which change nothing here.
 #ifndef HOSTMETAL_MTLPIPELINE_H_
 #define HOSTMETAL_MTLPIPELINE_H_
 

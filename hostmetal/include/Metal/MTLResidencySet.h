@@ -23,9 +23,9 @@ MTL_EXPORT
 @protocol MTLResidencySet <NSObject>
 @property(readonly) id<MTLDevice> device;
 @property(nullable, readonly) NSString* label;
-// Of what was committed.
+// The size of the committed allocations.
 @property(readonly) uint64_t allocatedSize;
-// What follows counts what is added and removed at once; it takes effect with commit.
+// The counts below change at once with additions and removals; these take effect with commit.
 @property(readonly) NSArray<id<MTLAllocation>>* allAllocations;
 @property(readonly) NSUInteger allocationCount;
 

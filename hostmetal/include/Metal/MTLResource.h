@@ -1,4 +1,4 @@
-// Storage modes and what all resources have in common.
+// Storage modes, and the methods of all resources.
 #ifndef HOSTMETAL_MTLRESOURCE_H_
 #define HOSTMETAL_MTLRESOURCE_H_
 
@@ -24,7 +24,7 @@ typedef NS_ENUM(NSUInteger, MTLStorageMode) {
   MTLStorageModeShared = 0,
   MTLStorageModeManaged = 1,
   MTLStorageModePrivate = 2,
-  // Of render targets alone: no device makes a resource of it.
+  // For render targets alone: no device makes a resource of it.
   MTLStorageModeMemoryless = 3,
 };
 

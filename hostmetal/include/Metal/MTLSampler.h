@@ -69,7 +69,7 @@ MTL_EXPORT
 @property(nonatomic) MTLSamplerAddressMode tAddressMode;
 @property(nonatomic) MTLSamplerAddressMode rAddressMode;
 @property(nonatomic) MTLSamplerBorderColor borderColor;
-// What sample_compare and gather_compare of depth textures do; never by default.
+// The comparison of sample_compare and gather_compare of depth textures; never by default.
 @property(nonatomic) MTLCompareFunction compareFunction;
 @property(nonatomic) BOOL normalizedCoordinates;
 @property(nonatomic) float lodMinClamp;

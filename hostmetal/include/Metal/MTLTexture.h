@@ -34,7 +34,7 @@ typedef NS_OPTIONS(NSUInteger, MTLTextureUsage) {
   MTLTextureUsageShaderAtomic = 0x0020,
 };
 
-// What a kernel that reads or samples gets as a component.
+// The component that a kernel reads or samples.
 typedef NS_ENUM(uint8_t, MTLTextureSwizzle) {
   MTLTextureSwizzleZero = 0,
   MTLTextureSwizzleOne = 1,
@@ -130,7 +130,7 @@ MTL_EXPORT
 @property(readonly) BOOL isSparse;  // NO
 @property(readonly) MTLTextureSwizzleChannels swizzle;
 @property(readonly) MTLTextureCompressionType compressionType;
-// What a view shows a part of.
+// The texture that a view shows a part of.
 @property(nullable, readonly) id<MTLTexture> parentTexture;
 // The older name of the two: parentTexture or buffer.
 @property(nullable, readonly) id<MTLResource> rootResource;

@@ -44,7 +44,7 @@ static inline MTLRegion MTLRegionMake3D(NSUInteger x, NSUInteger y, NSUInteger z
   return region;
 }
 
-// What stands for a texture or a sampler in an argument buffer.
+// The handle of a texture or a sampler in an argument buffer.
 typedef struct {
   uint64_t _impl;
 } MTLResourceID;

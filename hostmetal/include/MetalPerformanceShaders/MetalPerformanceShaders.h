@@ -1,5 +1,6 @@
-// Of MetalPerformanceShaders MPSCommandBuffer, a command buffer of Metal's that can be committed in parts. The framework's
-// kernels are not there: their names are an error of the compiler that says so. hostmetal/src/mps_command_buffer.mm.
+// The one class of MetalPerformanceShaders here is MPSCommandBuffer, a command buffer of Metal's that can be committed
+// in parts. The framework's kernels are not there: their names are an error of the compiler that says so.
+// hostmetal/src/mps_command_buffer.mm.
 #ifndef HOSTMETAL_METALPERFORMANCESHADERS_H_
 #define HOSTMETAL_METALPERFORMANCESHADERS_H_
 

@@ -1,5 +1,6 @@
-// What nearly every header of a Mac's C++ library brings of C's, for those of the same names here: programs call
-// std::memcpy and std::sqrt without asking for them. None of these comes back to a header of C++'s own.
+// The C functions that nearly every header of a Mac's C++ library brings, for the headers of the same names
+// here: programs call std::memcpy and std::sqrt without including their own. None of these comes back to a
+// header of C++'s own.
 #pragma clang system_header
 #include <cctype>
 #include <climits>

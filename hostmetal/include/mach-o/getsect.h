@@ -13,7 +13,7 @@ extern "C" {
 // NULL where there is none; *size is not changed then.
 uint8_t* getsectiondata(const struct mach_header_64* image, const char* segment, const char* name,
                         unsigned long* size);
-// Of the program, without its slide.
+// A section of the program, without its slide.
 const struct section_64* getsectbyname(const char* segment, const char* name);
 char* getsectdata(const char* segment, const char* name, unsigned long* size);
 #ifdef __cplusplus

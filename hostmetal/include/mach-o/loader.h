@@ -1,4 +1,4 @@
-// A Mac's names for what a program or library looks like in memory. Here it is an ELF image, of which these are the first
+// A Mac's names for the layout of a program or library in memory. Here it is an ELF image, of which these are the first
 // bytes and the sections.
 #ifndef HOSTMETAL_MACH_O_LOADER_H_
 #define HOSTMETAL_MACH_O_LOADER_H_

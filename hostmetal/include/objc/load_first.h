@@ -19,7 +19,7 @@ __asm__(
 #ifdef __cplusplus
 extern "C" {
 #endif
-// Of this program or library, by the linker.
+// The functions of this program or library, collected by the linker.
 extern void (*__start_hostmetal_load_functions[])(void) __attribute__((visibility("hidden")));
 extern void (*__stop_hostmetal_load_functions[])(void) __attribute__((visibility("hidden")));
 void hostmetal_load_objects(void (**first)(void), void (**last)(void));

@@ -35,7 +35,7 @@ HOSTMETAL_SIMD_MAKE(double, double)
 #undef HOSTMETAL_SIMD_MAKE
 #undef HOSTMETAL_SIMD_MAKE_OF
 
-// Of what a comparison gives: a component is true where its highest bit is set.
+// The truth of a comparison's result: a component is true where its highest bit is set.
 #define HOSTMETAL_SIMD_TRUTH(type)                                                           \
   HOSTMETAL_SIMD_OVERLOAD bool simd_all(type##2 v) { return v.x < 0 && v.y < 0; }            \
   HOSTMETAL_SIMD_OVERLOAD bool simd_any(type##2 v) { return v.x < 0 || v.y < 0; }            \

@@ -15,7 +15,7 @@ class visible_function_table<R(A...)> {
   visible_function_table() : functions(nullptr), count(0) {}
   visible_function_table(const void* entries, ulong bytes)
       : functions((const function*)entries), count(uint(bytes / sizeof(function))) {}
-  // What is not there faults when it is called, as an empty entry does.
+  // A missing entry faults when it is called, as an empty entry does.
   function operator[](size_t i) const { return i < count ? functions[i] : nullptr; }
   uint size() const { return count; }
   bool empty() const { return count == 0; }

@@ -1,5 +1,5 @@
 // Part of atomic.h, in its namespace: atomics that are instructions of the GPU. The optimiser leaves out
-// results that nobody reads.
+// results that are never read.
 
 MSL_ATOMICS(device, MSL_UPDATE_ATOMIC)
 MSL_ATOMICS(threadgroup, MSL_UPDATE_ATOMIC)

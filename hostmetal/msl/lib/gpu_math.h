@@ -149,7 +149,7 @@ inline float cos(float x) { return circular(x, 1); }
 // The same without branches, for processors, whose loops with it become vector code: in double, of
 // which they have half as many a cycle as of float, and GPUs a fraction.
 inline float straight_circular(float x, int ahead) {
-  // 2 / pi times 2^24, 2^48, ..., less whole turns, and what double leaves of it.
+  // 2 / pi times 2^24, 2^48, ..., less whole turns, and the remainders that double drops from them.
   constexpr float kFrom[] = {0x1p47f, 0x1p71f, 0x1p95f, 0x1p119f};
   constexpr float kScale[] = {0x1p-24f, 0x1p-48f, 0x1p-72f, 0x1p-96f};
   constexpr double kHigh[] = {0x1.b727220a94fe1p+1, 0x1.529fc2757d1f5p-4, 0x1.3abe8fa9a6ee0p-3,
@@ -328,7 +328,7 @@ inline float nextafter(float x, float y) {
   const unsigned bits = bits_of(x);
   return float_of((x < y) == (x > 0) ? bits + 1 : bits - 1);
 }
-// Exact: long division of the mantissas, 40 bits a step.
+// Exact: long division of the mantissas, 40 bits per step.
 inline float fmod(float x, float y) {
   const float b = __builtin_fabsf(y);
   if (!__builtin_isfinite(x) || y != y || b == 0) return kNaN;

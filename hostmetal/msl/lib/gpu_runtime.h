@@ -72,7 +72,7 @@ struct Fetched {
   inline __attribute__((always_inline)) explicit Fetched(const Passed<T>& from)
       : value(from.value) {
     if (!from.pointer) return;
-    // In loads from global memory, each of which nobody may need.
+    // In loads from global memory, each of which may be unused.
     using U = typename Unit<(alignof(T) < 4 ? alignof(T) : 4)>::type;
     auto* to = reinterpret_cast<U*>(&value);
 #pragma clang loop unroll(full)

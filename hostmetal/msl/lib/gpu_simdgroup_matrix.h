@@ -82,7 +82,7 @@ inline void multiply_part(ulong site, metal::simdgroup_matrix<D, 8, 8>& d,
 }
 
 // For shaders that find __HAVE_SIMDGROUP_MATRIX_16__: c += a b, with a 16x16, b 16x8 and c 16x8 in the
-// unit's layout. Of its 8x8 parts, lane l has row l / 4, columns l % 4 * 2 and the next; of b's, column
+// unit's layout. In its 8x8 parts, lane l has row l / 4, columns l % 4 * 2 and the next; in b's, column
 // l / 4 and those rows. Parts of a and c come by columns: upper left, lower left, and so on.
 template <class T>
 inline void multiply_16(thread float (&c)[4], thread const unsigned (&a)[4],

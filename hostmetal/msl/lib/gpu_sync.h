@@ -1,4 +1,5 @@
-// What sync.h is on a GPU: lanes are the processor's own, and a barrier is an instruction.
+// The counterpart of sync.h on a GPU: lanes are the processor's own, and a barrier is an
+// instruction.
 #pragma once
 
 #include "../metallib_abi.h"

@@ -35,7 +35,7 @@ namespace _msl {
   "%124, %125, %126, %127"
 
 // Where a matrix lies: rows of 64 elements, eight of them in 1024 bytes at a multiple of that, 16 bytes c of row r at
-// place c ^ r % 8. Of more than 64 columns, the next 64 lie `next` bytes further.
+// place c ^ r % 8. With more than 64 columns, the next 64 lie `next` bytes further.
 inline unsigned long matrix_at(threadgroup const void* at, unsigned next) {
   const unsigned long address = (unsigned)(unsigned long)at;
   return (address & 0x3ffff) >> 4 | (unsigned long)(next >> 4) << 16 | 64ul << 32 | 1ul << 62;

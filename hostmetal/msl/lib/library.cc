@@ -45,7 +45,7 @@ struct Static {
   unsigned long size;
 };
 
-// What a worker is doing; on the stack of run().
+// The work of a worker; on the stack of run().
 struct Worker {
   const metallib_launch* launch;
   const char* kernel;
@@ -85,7 +85,8 @@ void meet(Simdgroup& s) {
   s.resolve[lowest](s.slots, mask);
 }
 
-// Who runs next, once the running thread has blocked or finished: kMain when all have finished.
+// The thread that runs next, once the running thread has blocked or finished: kMain when all have
+// finished.
 unsigned next_thread(Group* g) {
   const unsigned start = g->current / kLanes % kMaxSimdgroups;
   for (int round = 0; round < 2; ++round) {
@@ -356,7 +357,7 @@ MSL_HIDDEN void _msl_run_simdgroups(const metallib_launch* l, unsigned long firs
     if (other_faulted(l)) break;
     const unsigned n_threads = place_threadgroup(l, n, g->position);
     g->n = (n_threads + kLanes - 1) / kLanes;
-    // Nobody is waited for: no switches, unless the worker's own stack is too small.
+    // No thread waits: no switches, unless the worker's own stack is too small.
     if ((!barriers || g->n == 1) && stack_bytes <= kOwnStack) {
       for (unsigned i = 0; i < g->n; ++i) body(arguments, g->position, i);
       continue;

@@ -1,4 +1,4 @@
-// What the generated wrappers of kernels are made of: positions, arguments, the loop over threads,
+// The parts of the generated wrappers of kernels: positions, arguments, the loop over threads,
 // kernel tables. A wrapper names a class K with
 //   K(const metallib_launch*, char* threadgroup_memory)   takes the arguments out of the launch
 //   void operator()(const _msl::Position&) const          one thread
@@ -12,7 +12,7 @@ namespace _msl_pixels {  // its own, so that its names are not the shader's
 }
 #endif
 
-// Of every kernel of a file.
+// For every kernel of a file.
 #ifdef _MSL_FAST_MATH
 #define _MSL_MATH_FLAGS METALLIB_KERNEL_FLUSHES
 #else

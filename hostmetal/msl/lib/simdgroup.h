@@ -255,7 +255,7 @@ class quad_vote {
   vote_t v_;
 };
 
-// What the functions of a simdgroup take on every GPU; programs ask by this name.
+// The arguments of the functions of a simdgroup on every GPU; programs ask by this name.
 template <class T>
 struct __is_valid_simdgroup_type
     : bool_constant<is_arithmetic_v<vec_element_t<T>> && !is_same_v<vec_element_t<T>, bool> &&

@@ -1,4 +1,4 @@
-// <metal_simdgroup_matrix>: 8x8 matrices spread over a simdgroup, two neighbours in a row a lane,
+// <metal_simdgroup_matrix>: 8x8 matrices spread over a simdgroup, two neighbours in a row per lane,
 // in the layout that Apple's GPUs use (shaders read it through thread_elements()).
 #pragma once
 

@@ -1,4 +1,4 @@
-// What shaders and the scheduler (library.cc) share: one fiber a thread, blocked at a barrier or a
+// Shared by shaders and the scheduler (library.cc): one fiber per thread, blocked at a barrier or a
 // simdgroup function.
 #pragma once
 
@@ -17,8 +17,8 @@ constexpr unsigned kSlotWords = 12;  // of a lane's operands and result
 constexpr unsigned long kStagger = 32 * 128;
 constexpr unsigned long kFiberTail = kStagger + 64;  // of a group's scratch, behind the stacks
 
-// Of a simdgroup, word after word: what loops over lanes write lies side by side, and lanes that
-// meet elsewhere have their own places whatever the types.
+// A simdgroup's slots, word after word: values that loops over lanes write lie side by side, and
+// lanes that meet elsewhere have their own places whatever the types.
 typedef unsigned (*Slots)[kSimdWidth];
 // Works on the slots of the lanes in `mask`, all at one call of one simdgroup function; leaves each
 // lane's result in its own slot.
@@ -72,7 +72,8 @@ MSL_HIDDEN void _msl_unsynchronised();  // a barrier in a kernel that runs as a 
 // _msl_checked is set to 1.
 extern "C" {
 extern const int _msl_checked __attribute__((visibility("hidden")));
-// Whether products get copies of their matrices: the structs that matrices are part of need not lie in memory then.
+// Whether products get copies of their matrices: then the structs that matrices are part of do not have to lie in
+// memory.
 extern const int _msl_matrices_apart __attribute__((visibility("hidden")));
 extern const unsigned long _msl_stack_bytes __attribute__((visibility("hidden")));
 }

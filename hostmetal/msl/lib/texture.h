@@ -7,7 +7,7 @@
 
 namespace _msl {
 
-// What a texture's sample function is asked for. Coordinates count from level 0.
+// The arguments of a texture's sample function. Coordinates count from level 0.
 struct Sample {
   float at[3];
   int offset[3];
@@ -244,7 +244,7 @@ inline void option(Sample& s, const metallib_texture*, metal::vec<int, 3> o) {
   s.offset[0] = o.x, s.offset[1] = o.y, s.offset[2] = o.z;
 }
 
-// What all textures share.
+// Shared by all textures.
 template <class T, metal::access A>
 struct Texture {
   static_assert(metal::is_same_v<T, float> || metal::is_same_v<T, half> ||

@@ -9,7 +9,7 @@ using _msl::PixelPosition;
 using _msl::Sample;
 #else
 #define MSL_LIBM(name) __builtin_##name##f
-// What of metal::vec and the shader's types is needed here.
+// The parts of metal::vec and the shader's types that are needed here.
 struct PixelPosition {
   unsigned x, y, z, level;
 };
@@ -152,7 +152,7 @@ inline void store_integer(char* to, unsigned component, int bits, bool is_signed
   }
 }
 
-// Which of red, green, blue, alpha the stored component i is.
+// The channel, of red, green, blue, alpha, of the stored component i.
 inline unsigned channel(const metallib_texture* t, unsigned i) {
   if (t->flags & METALLIB_TEXTURE_ALPHA_ONLY) return 3;
   return t->flags & METALLIB_TEXTURE_BGRA && i < 3 ? 2 - i : i;
@@ -267,7 +267,7 @@ inline void place(const metallib_texture* t, const metallib_sampler* s, const Sa
   }
 }
 
-// What a depth texture's pixel becomes.
+// The result of comparing a depth texture's pixel.
 inline float compared(float reference, float pixel, unsigned how) {
   const bool less = reference < pixel, equal = reference == pixel, greater = reference > pixel;
   switch (how) {

@@ -3,7 +3,7 @@
 
 #include "bfloat.h"
 
-// What a braced list is for the compiler, which wants it in this namespace.
+// The compiler's class for a braced list, which it wants in this namespace.
 namespace std {
 template <class T>
 class initializer_list {
@@ -244,7 +244,8 @@ constexpr decltype(auto) beside_bfloat(T&& operand) {
     return copied(static_cast<T&&>(operand));
   }
 }
-// What a member function returns, in the address space where its object lies: `this` knows none.
+// The return type of a member function, in the address space where its object lies: `this` knows
+// none.
 #define MSL_IN_SPACE(space)                        \
   template <class T>                               \
   constexpr space T& in_##space(T& place) {        \
@@ -285,7 +286,7 @@ struct Beside<constant O> {
   template <class T>
   using type = constant T;
 };
-// What operator[] or a member function of an X returns.
+// The return type of operator[] or of a member function of an X.
 template <class X, class R>
 struct Placed : metal::type_identity<R> {};
 template <class X, class R>

@@ -25,7 +25,7 @@
 #define METAL_CONST __attribute__((const))
 #define METAL_PURE __attribute__((pure))
 
-// What the driver's rewrite leaves in place of [[attributes]] and of threadgroup variables.
+// The driver's replacements of [[attributes]] and of threadgroup variables.
 #define _MSL_STR_(...) #__VA_ARGS__
 #define _MSL_STR(...) _MSL_STR_(__VA_ARGS__)
 #define _MSL_CAT_(a, b) a##b

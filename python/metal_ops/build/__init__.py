@@ -1,4 +1,5 @@
-"""Builds TensorFlow ops with Metal kernels, anybody's, on Linux and on macOS: `python -m metal_ops build --help`."""
+"""Builds TensorFlow ops with Metal kernels from any sources, on Linux and on macOS: `python -m metal_ops build
+--help`."""
 
 from metal_ops.build.builder import BuildError, build_op
 

@@ -15,7 +15,7 @@ _DECLARED = re.compile(
 )
 _PRIVATE = re.compile(r"(?<![\w.])\.private_extern\s+(\w+)")
 _LABEL = re.compile(r"(?:^|;)[ \t]*(_\w+)[ \t]*:", re.MULTILINE)
-# What has another name or, as .align, another meaning on Linux.
+# Directives that have another name or, as .align, another meaning on Linux.
 _DIRECTIVES = {
     ".align": ".p2align",
     ".const": '.section "__TEXT,__const","a"',

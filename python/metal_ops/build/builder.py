@@ -28,7 +28,7 @@ _OWN_FACE = re.compile(r'^\s*#\s*(?:include|import)\s*"kernels/(\w+/\w+)\.h"', r
 
 
 class BuildError(RuntimeError):
-    """The op library could not be built. The message names the file and what to do."""
+    """The op library could not be built. The message names the file and the remedy."""
 
 
 def is_objective_c(source: Path) -> bool:
@@ -99,7 +99,7 @@ def build_op(
 
 
 class _Build:
-    """One run: its scratch folder and what all its commands share."""
+    """One run: its scratch folder and the state that all its commands share."""
 
     def __init__(self, scratch: Path, include: list[Path], options: list[str], verbose: bool):
         self.scratch = scratch
@@ -196,7 +196,7 @@ class _Build:
 def _support(sources: list[Path]) -> list[Path]:
     """Our own sources that these ones need."""
     texts = [_read(source) for source in sources]
-    # Files that are there, picked by what the sources say: what they say makes no path.
+    # Files that exist, picked by names in the sources: these names make no path.
     face = [
         file
         for folder in (flags.INCLUDE, flags.INCLUDE / "compat")
@@ -206,7 +206,7 @@ def _support(sources: list[Path]) -> list[Path]:
     seen: set[str] = set()
     support: list[Path] = []
     unread = list(texts)
-    while unread:  # a header of the C++ face brings the source of its name, and what both include
+    while unread:  # a header of the C++ face brings the source of its name, and its includes
         stems = set(_OWN_FACE.findall(unread.pop())) - seen
         seen |= stems
         files = [file for file in face if f"{file.parent.name}/{file.stem}" in stems]
@@ -245,7 +245,7 @@ def _read(path: Path) -> str:
 def _replacing(path: Path) -> Iterator[Path]:
     """Yields a path to write to, which takes the place of `path` when the block succeeds.
 
-    In a folder of its own beside it, as anybody may have put a link at a name that can be guessed.
+    In a folder of its own beside it, as another user may have put a link at a name that can be guessed.
     """
     with tempfile.TemporaryDirectory(prefix=".metal_ops_", dir=path.parent) as folder:
         part = Path(folder) / f"part{path.suffix}"

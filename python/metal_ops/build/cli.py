@@ -1,4 +1,4 @@
-"""`python -m metal_ops build`: builds a TensorFlow op library with Metal kernels from anybody's sources."""
+"""`python -m metal_ops build`: builds a TensorFlow op library with Metal kernels from any sources."""
 
 from __future__ import annotations
 

@@ -22,8 +22,8 @@ from pathlib import Path
 PACKAGE = Path(__file__).resolve().parents[1]
 INCLUDE = PACKAGE / "include"
 MACOS = platform.system() == "Darwin"
-# What uses Metal calls what macOS 13 has. bfloat came into shaders with Metal 3.1, which that does not load: built for
-# it, they are without. CPU ops ask for less, what TensorFlow's wheels do (the Makefile).
+# Libraries that use Metal call API that macOS 13 has. bfloat came into shaders with Metal 3.1, which that does not
+# load: built for it, they are without. CPU ops ask for less, what TensorFlow's wheels do (the Makefile).
 OLDEST_MACOS = 13
 MACOS_WITH_BFLOAT = 14
 
@@ -74,7 +74,7 @@ def _macos_version() -> str:
 
 
 def macos_built_for(library: Path) -> tuple[int, int] | None:
-    """The macOS that a library was linked for, by what the linker wrote into it; None if it did not, as on Linux."""
+    """The macOS that a library was linked for, from the linker's own record; None if there is none, as on Linux."""
     with library.open("rb") as file:
         header = file.read(32)
         if len(header) < 32 or header[:4] != _MACH_O:
@@ -128,7 +128,7 @@ def objcxx_flags() -> list[str]:
 
 
 def objc_flags() -> list[str]:
-    """What Objective-C of either kind needs on Linux beside `header_flags()`."""
+    """Flags that Objective-C of either kind needs on Linux beside `header_flags()`."""
     return [
         # The runtime is GCC's. Code for ObjFW's calls what it has, and its classes are not fixed in size, hence
         # instance variables anywhere, properties without @synthesize, ARC: hostmetal/src/objc_classes.mm.
@@ -139,7 +139,7 @@ def objc_flags() -> list[str]:
 
 
 def header_flags() -> list[str]:
-    """What every language needs on Linux to include the headers of Metal, Foundation, dispatch and objc.
+    """Flags that every language needs on Linux to include the headers of Metal, Foundation, dispatch and objc.
 
     Raises:
       MissingToolError: The Objective-C runtime's or GNUstep's headers are missing.
@@ -156,7 +156,7 @@ def header_flags() -> list[str]:
 
 
 def host_flags() -> list[str]:
-    """`header_flags()`, and what headers of a Mac's C++ library include beside what they are for.
+    """`header_flags()`, and the extra includes of the headers of a Mac's C++ library.
 
     Raises:
       MissingToolError: The Objective-C runtime's or GNUstep's headers are missing.
@@ -175,7 +175,7 @@ def shader_flags() -> list[str]:
 
 
 def metal_link_flags() -> list[str]:
-    """What an op's shared object links for Metal and Foundation; TensorFlow is the caller's business."""
+    """The libraries that an op's shared object links for Metal and Foundation; the caller adds TensorFlow."""
     if MACOS:
         return [_macos_version(), "-framework", "Metal", "-framework", "Foundation"]
     return [

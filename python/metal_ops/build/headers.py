@@ -2,7 +2,7 @@
 
 Folders moved, hardly ever single files: `tensorflow/tsl` became `tsl` and then `xla/tsl`, the names of Bazel's
 `third_party/eigen3` are not in the packages any more. So the old names of folders become links to the new ones, in
-folders that the compiler searches last. Nothing here depends on what a source includes.
+folders that the compiler searches last. Nothing here depends on the includes of a source.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """`python -m metal_ops objc`: clang for hosts in C, C++, Objective-C and Objective-C++ that use Metal.
 
-The arguments are clang's. What a Mac's clang knows by itself is added: where the headers lie, which runtime, blocks,
-what to link; what only a Mac's knows is translated (`-framework Metal`) or left out (`-mmacosx-version-min`).
+The arguments are clang's. A Mac's clang's own settings are added: where the headers lie, which runtime, blocks, the
+libraries to link; options that only a Mac's clang has are translated (`-framework Metal`) or left out
+(`-mmacosx-version-min`).
 """
 
 from __future__ import annotations
@@ -103,7 +104,7 @@ _IGNORED_WITH_VALUE = set(
 
 
 class ArgumentError(ValueError):
-    """The command line asks for what is not here. The message says what to do."""
+    """The command line asks for a feature that is not here. The message names the remedy."""
 
 
 def main(argv: Sequence[str]) -> int:
@@ -304,7 +305,7 @@ def _objective_c(archive: str, folder: Path) -> list[str]:
 
 
 def _object(words: list[str], file: str) -> list[str]:
-    """-o for what `file` is assembled to, which clang cannot know of its standard input."""
+    """-o with the assembler's output for `file`, which clang cannot know of its standard input."""
     return ["-o", f"{Path(file).stem}.o"] if "-c" in words else []
 
 
@@ -385,9 +386,10 @@ def _rpath(word: str) -> str:
 
 
 def _link_flags(needed: bool) -> list[str]:
-    """What a host links; a program in plain C that names no framework is tied to nothing that it does not use."""
+    """The libraries that a host links; a program in plain C that names no framework is tied to nothing that it does
+    not use."""
     metal = flags.metal_link_flags()
-    # Which language an object was cannot be seen: C++'s library is there for whom it concerns.
+    # The language of an object cannot be seen: C++'s library is there for objects that need it.
     scope, end = ["-Wl,--push-state,--as-needed"], ["-lstdc++", "-lm", "-Wl,--pop-state"]
     return [*metal, *scope, *end] if needed else [*scope, *metal, *end]
 

@@ -46,7 +46,7 @@ def run(arguments: argparse.Namespace) -> int:
     except device.DeviceError as error:
         print(error, file=sys.stderr)
         return 2
-    # What `python script.py` sets up.
+    # The state that `python script.py` sets up.
     sys.argv = [str(script), *arguments.arguments]
     sys.path[0] = str(script.resolve().parent)
     runpy.run_path(str(script), run_name="__main__")

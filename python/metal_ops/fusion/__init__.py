@@ -1,4 +1,4 @@
-"""Fusion of Conv2D and MatMul with what stands around them (bias, batch norm, residual, activation) into one op.
+"""Fusion of Conv2D and MatMul with the ops around them (bias, batch norm, residual, activation) into one op.
 
 Layer norm, RMS norm, gated units and attention that are written in elementary ops become one op, too.
 

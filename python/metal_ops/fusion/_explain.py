@@ -58,7 +58,7 @@ def explain(fn: Any, *args: Any, **kwargs: Any) -> Explanation:
 
 
 def placing_request(tf: Any, concrete: Any, definition: Any) -> Any:
-    """What graph/placed.h wants to know, in a GraphDef: functions, devices, arguments."""
+    """The request of graph/placed.h, in a GraphDef: functions, devices, arguments."""
     request = tf.compat.v1.GraphDef()
     request.library.CopyFrom(concrete.graph.as_graph_def().library)
     if definition.signature.name not in {f.signature.name for f in request.library.function}:

@@ -11,7 +11,7 @@ EPILOG = """\
 examples:
   python -m metal_ops fusion list                            the patterns
   python -m metal_ops fusion list residual                   one of them, drawn
-  python -m metal_ops fusion explain my_model                what is fused, and what is not and why
+  python -m metal_ops fusion explain my_model                the fused ops, and the others with the reasons
   python -m metal_ops fusion explain my_model --html m.html  the graph before and after, side by side
 """
 
@@ -21,7 +21,7 @@ def add_parser(subparsers: Any) -> None:
     parser = subparsers.add_parser(
         "fusion",
         help="List the fusion patterns, explain what they do to a SavedModel",
-        description="Fusion of Conv2D and MatMul with what follows them.",
+        description="Fusion of Conv2D and MatMul with the ops after them.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -38,8 +38,8 @@ def add_parser(subparsers: Any) -> None:
 
     explain = commands.add_parser(
         "explain",
-        help="Say what is fused in a signature of a SavedModel, and what is not and why",
-        description="Says what is fused in a signature of a SavedModel, and what is not and why.",
+        help="Say what is fused in a signature of a SavedModel, and why the rest is not",
+        description="Says what is fused in a signature of a SavedModel, and why the rest is not.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

@@ -1,4 +1,5 @@
-"""What `metal_ops.fusion.explain` returns: the graph before and after, what was fused, and what was not and why."""
+"""The result of `metal_ops.fusion.explain`: the graph before and after, the fused ops, and the others with the
+reasons."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ class Node:
       attrs: Attributes as short text, e.g. `{"padding": "SAME", "strides": "[1, 1, 1, 1]"}`.
       device: The device it was placed on, e.g. "GPU:0"; "" if it was not placed.
       shapes: One for each output, e.g. `["[?, 8, 8, 16]"]`; "?" is an unknown dimension, "unknown" an unknown rank.
-      dtype: Of the first output, e.g. "float32"; "" if it has none.
+      dtype: The first output's, e.g. "float32"; "" if it has none.
     """
 
     name: str
@@ -45,7 +46,7 @@ class Fusion:
       removed: Names of the nodes of `before` that are gone or replaced, the root first, the last one of the chain last.
       fused_op: "MetalFusedConv2D" or "MetalFusedMatMul"; an expression's "RowNorm", "Swiglu" or
         "ScaledDotProductAttention"; "Conv2D" where it does nothing but pad its input.
-      fused_ops: What it does around the root, e.g. `["Pad", "BiasAdd", "Add", "Relu"]`; an expression's steps.
+      fused_ops: The steps around the root, e.g. `["Pad", "BiasAdd", "Add", "Relu"]`; an expression's steps.
       node: Name of the new node in `after`: that of the chain's last node.
       added: Names of small helper nodes that were added beside it, e.g. to fold a bias into a batch norm.
       condition: Why the chain ends where it does: the id of the condition that failed on the next node, e.g.
@@ -83,13 +84,13 @@ class Miss:
 
 @dataclasses.dataclass(frozen=True)
 class Explanation:
-    """What the fusion pass does to a function. Printing it shows a table, a notebook shows the graphs.
+    """The fusion pass' changes of a function. Printing it shows a table, a notebook shows the graphs.
 
     Attributes:
       function: The function's name.
       before: The nodes as the pass gets them: functions inlined, devices assigned.
       after: The nodes as it leaves them.
-      fused: What became one node.
+      fused: The nodes that became one.
       missed: The candidates that were left as they are.
 
     Example:

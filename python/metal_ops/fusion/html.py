@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from metal_ops.fusion.explanation import Explanation, Node
 
 _HERE = Path(__file__).resolve().parent
-# What a model's parameters come from; the view leaves them, and what is computed from them alone, out at first.
+# Ops that a model's parameters come from; the view leaves them, and values computed from them alone, out at first.
 WEIGHT_OPS = frozenset(["Const", "HostConst", "VarHandleOp", "ReadVariableOp", "_VarHandlesOp"])
 ATTRIBUTE_LENGTH = 200
 
@@ -30,7 +30,7 @@ def render(explanation: Explanation, title: str | None = None) -> str:
     It can be searched, moved and zoomed, and loads nothing: its content security policy forbids it.
 
     Args:
-      explanation: What `metal_ops.fusion.explain` returned.
+      explanation: The result of `metal_ops.fusion.explain`.
       title: The page's title; None for one made of the function's name.
 
     Returns:
@@ -67,8 +67,8 @@ def frame(explanation: Explanation, height: int = 640) -> str:
     """The same page in an <iframe>, for a notebook: styles and scripts stay inside of it.
 
     Args:
-      explanation: What `metal_ops.fusion.explain` returned.
-      height: Of the frame, in pixels.
+      explanation: The result of `metal_ops.fusion.explain`.
+      height: Height of the frame, in pixels.
 
     Example:
       >>> from metal_ops.fusion.explanation import Explanation

@@ -21,7 +21,7 @@ class Pattern:
       kind: "root" begins a chain, "prologue" and "epilogue" extend it; "expression" is one of its own; "update" changes
         variables.
       ops: The ops that it looks for.
-      summary: What it takes, in a sentence.
+      summary: Its matches, in a sentence.
       before: Drawing of the graph before.
       after: Drawing of the graph after.
       enabled: Whether it is switched on.
@@ -38,7 +38,7 @@ class Pattern:
 
 @dataclasses.dataclass(frozen=True)
 class Status:
-    """What is on, and what was done in this process.
+    """The switches, and the counts of this process.
 
     Attributes:
       enabled: Whether functions that are run for the first time are looked at.
@@ -78,7 +78,7 @@ def patterns() -> list[Pattern]:
 
 
 def status() -> Status:
-    """What is switched on, and how much was fused so far.
+    """The switches that are on, and the number of fusions so far.
 
     Args:
       None.
@@ -97,8 +97,8 @@ def status() -> Status:
 def enable(patterns: str | Iterable[str] | None = None, cpu: bool = False) -> None:
     """Switches fusion on, as it is by default: on nodes that TensorFlow places on the Metal device.
 
-    A `tf.function` is optimized when it is run for the first time with arguments of a kind, and keeps what came out:
-    switches act on what has not been run yet.
+    A `tf.function` is optimized when it is run for the first time with arguments of a kind, and keeps the result:
+    switches act on functions that have not been run yet.
 
     Args:
       patterns: Names of the patterns to use, as `patterns()` lists them, also in one text with commas; None means all.

@@ -31,7 +31,7 @@ function withoutCycles(nodes, outgoing) {
   return back;
 }
 
-// Weighted least squares: positions as near as possible to what each item wants, in order and `room` apart. Routed
+// Weighted least squares: positions as near as possible to each item's wish, in order and `room` apart. Routed
 // edges and weights give way to nodes.
 function placeInOrder(items, wanted, room) {
   const blocks = [], at = [0];

@@ -28,9 +28,9 @@ class TrainConfig:
     Attributes:
       seconds: Training time to stop after, or None.
       steps: Steps to stop after, or None.
-      seed: Of the initial values and of the pixels that are drawn.
+      seed: Seed of the initial values and of the pixels that are drawn.
       batch: Pixels a step.
-      learning_rate: Of Adam, at first.
+      learning_rate: Adam's, at first.
       final_learning_rate: The fraction of it that is left at the end of the budget.
 
     Raises:

@@ -14,7 +14,7 @@ class ImageField(HashNetwork):
 
     Args:
       config: Its sizes.
-      seed: Of the initial values.
+      seed: Seed of the initial values.
 
     Example:
       >>> from metal_ops.image.config import ModelConfig

@@ -37,12 +37,12 @@ class PictureError(ProgramError):
 
 
 class Picture(NamedTuple):
-    """What is fitted.
+    """The picture that is fitted.
 
     Attributes:
-      name: Of the run.
+      name: Name of the run.
       pixels: uint8 [H, W, 3] sRGB; a map of the file where that is larger than memory may be.
-      note: A sentence on what was assumed, or "".
+      note: A sentence on assumptions, or "".
     """
 
     name: str
@@ -74,8 +74,8 @@ class Picture(NamedTuple):
 def load(data: str | None) -> Picture:
     """The picture in a file, or the one that is drawn here.
 
-    PNG, JPEG, WebP, BMP and TIFF files are decoded, 3 bytes a pixel, up to 2^27 pixels. Binary PPM (P6) and .npy files
-    of uint8 [H, W, 3] are mapped: of those only the pixels that are drawn are read.
+    PNG, JPEG, WebP, BMP and TIFF files are decoded, 3 bytes per pixel, up to 2^27 pixels. Binary PPM (P6) and .npy
+    files of uint8 [H, W, 3] are mapped: only the pixels that are drawn are read.
 
     Args:
       data: The file, or None.

@@ -20,7 +20,7 @@ _SHOWN = 384
 
 
 def origin_of(data: str | None, fit: ImageFit) -> dict[str, Any]:
-    """What a checkpoint says of the picture."""
+    """A checkpoint's description of the picture."""
     return {"data": data, "width": fit.picture_of.width, "height": fit.picture_of.height}
 
 
@@ -73,7 +73,7 @@ def compare(path: Path, fit: ImageFit) -> None:
     picture = fit.picture_of
     found = fit.picture()
     height, width = found.shape[:2]
-    # Single pixels of the truth where it is larger: no smoothing of what may be a mapped file.
+    # Single pixels of the truth where it is larger: no smoothing of a file that may be mapped.
     rows = (np.arange(height) * picture.height) // height
     columns = (np.arange(width) * picture.width) // width
     truth = np.asarray(picture.pixels[rows[:, None], columns[None, :]])

@@ -32,10 +32,10 @@ def psnr_of(squared_error: float) -> float:
 
 
 class ImageFit(Fit):
-    """A picture's field and what it learns from.
+    """A picture's field and its training data.
 
     Args:
-      picture: What is fitted.
+      picture: The picture that is fitted.
       model: The field.
       config: How it is fitted.
     """
@@ -60,7 +60,7 @@ class ImageFit(Fit):
         self.colours = compiled(self.field)
 
     def _drawn(self, n: int, seed: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
-        """Random pixels: points float32 [n, 2] and colours uint8 [n, 3]. Of a mapped file, only these are read."""
+        """Random pixels: points float32 [n, 2] and colours uint8 [n, 3]. From a mapped file, only these are read."""
         random, picture = np.random.default_rng(seed), self.picture_of
         x = random.integers(picture.width, size=n)
         y = random.integers(picture.height, size=n)
@@ -117,10 +117,10 @@ def render(
     """uint8 [height, width, 3], a tile of rows at a time.
 
     Args:
-      colours: Of points.
-      width: Of the result.
-      height: Of the result.
-      part: Left, top, width and height of what is shown, in points' units.
+      colours: Colours of the points.
+      width: Width of the result.
+      height: Height of the result.
+      part: Left, top, width and height of the part that is shown, in points' units.
     """
     left, top, wide, high = part
     x = left + (np.arange(width) + 0.5) * (wide / width)

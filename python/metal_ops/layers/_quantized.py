@@ -1,4 +1,4 @@
-"""What Keras' layers have in common once their weights are codes."""
+"""Shared by Keras' layers whose weights are codes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from metal_ops.ops.quantized_matmul import QuantizedWeights, dequantize, quantiz
 
 _keras.require_tensorflow_backend()
 
-# What a Keras layer may be told of weights that are trained.
+# Keras' arguments about weights that are trained.
 TRAINED = (
     *("kernel_regularizer", "kernel_constraint", "embeddings_regularizer"),
     *("embeddings_constraint", "weights", "lora_rank", "lora_alpha", "quantization_config"),
@@ -42,7 +42,7 @@ class Quantized(keras.layers.Layer):
             given = kwargs if argument == "weights" else vars(self)
             if given.get(argument) is not None:
                 raise ValueError(
-                    f"[{op}] {argument}: expected None, as what is quantized is not trained. "
+                    f"[{op}] {argument}: expected None, as quantized weights are not trained. "
                     f"{op}.from_layer takes the weights of a float layer."
                 )
         _keras.require_float_policy(op, self)
@@ -63,7 +63,7 @@ class Quantized(keras.layers.Layer):
     ) -> Self:
         """See the classes."""
         op, original = f"{cls.__name__}.from_layer", cls._original()
-        # A subclass that computes otherwise would be taken for what it is not.
+        # A subclass that computes otherwise would be mistaken for the class itself.
         if (
             not isinstance(layer, original)
             or isinstance(layer, Quantized)

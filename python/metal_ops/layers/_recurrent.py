@@ -1,4 +1,4 @@
-"""What the recurrent layers share: Keras' RNN, whose loop over the steps is one op."""
+"""Shared by the recurrent layers: Keras' RNN, whose loop over the steps is one op."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Recurrent(keras.layers.Layer):
         self._gammas[name] = self.add_weight(shape=(size,), initializer=initializer, name=name)
 
     def _norms(self) -> dict[str, Any]:
-        """Of the op's arguments."""
+        """The op's arguments for its norms."""
         gammas = {k: keras.ops.cast(w, self.cell.compute_dtype) for k, w in self._gammas.items()}
         return {**gammas, "epsilon": self.layer_norm_epsilon}
 
@@ -172,7 +172,7 @@ class GatedCell(keras.layers.Layer):
         return [keras.ops.zeros((batch_size, self.state_size), dtype=self.compute_dtype)]
 
     def arguments(self) -> dict[str, Any]:
-        """Of the layer's configuration, beside those of Keras' RNN."""
+        """The layer's configuration, beside that of Keras' RNN."""
         return {
             "units": self.units,
             "use_bias": self.use_bias,

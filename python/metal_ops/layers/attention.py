@@ -91,5 +91,5 @@ class Attention(keras.layers.Attention):
         )
 
     def _next_seed(self) -> tf.Tensor:
-        """Of the generator that Keras' own dropout would take it from."""
+        """A seed from the generator that Keras' own dropout would take it from."""
         return tf.bitcast(tf.cast(self.seed_generator.next(), tf.uint32), tf.int32)

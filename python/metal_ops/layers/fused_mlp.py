@@ -34,12 +34,13 @@ class FusedMLP(keras.layers.Layer):
       units: Outputs, 1 to 128.
       n_neurons: Width of the hidden layers: 16, 32, 64 or 128.
       n_hidden_layers: 1 to 8.
-      activation: Of the hidden layers: "relu", "exponential", "sigmoid", "squareplus" or "none" ("linear", None).
-      output_activation: Of the last layer, one of the same.
+      activation: Activation of the hidden layers: "relu", "exponential", "sigmoid", "squareplus" or "none" ("linear",
+          None).
+      output_activation: Activation of the last layer, one of the same.
       use_bias: Whether there are biases; instant-ngp has none.
       squareplus_b: b of squareplus, (x + sqrt(x^2 + b)) / 2.
-      kernel_initializer: Of the matrices.
-      bias_initializer: Of the biases.
+      kernel_initializer: Initializer of the matrices.
+      bias_initializer: Initializer of the biases.
       seed: An integer for reproducible matrices; None to follow `keras.utils.set_random_seed`.
       **kwargs: Keras' arguments (name, dtype, trainable).
 

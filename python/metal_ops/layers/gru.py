@@ -19,8 +19,9 @@ class GRU(Recurrent, keras.layers.GRU):
     """`keras.layers.GRU` by `metal_ops.gru`.
 
     Arguments, weights, states and masks are Keras', `reset_after` both ways; weights of the one load into the other.
-    Masks need not be on the right. A layer with another activation than tanh, another recurrent_activation than sigmoid
-    or a recurrent_dropout is run by Keras' loop; `unroll` and `use_cudnn` change nothing.
+    Masks may be anywhere, not only on the right. A layer with another activation than tanh, another
+    recurrent_activation than sigmoid or a recurrent_dropout is run by Keras' loop; `unroll` and `use_cudnn` change
+    nothing.
 
     XLA cannot compile the layer: `compile(jit_compile="auto")` sees that and does without.
 
@@ -32,7 +33,7 @@ class GRU(Recurrent, keras.layers.GRU):
       **kwargs: The others, by name.
 
     Input: [batch, time, features], or a RaggedTensor of such sequences: then so are the states of all steps.
-    Output: [batch, units], or [batch, time, units] with return_sequences; with return_state the state, too. Of the
+    Output: [batch, units], or [batch, time, units] with return_sequences; with return_state the state, too. In the
       layer's compute dtype.
 
     Raises:

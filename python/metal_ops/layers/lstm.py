@@ -41,9 +41,9 @@ class ProjectedLSTMCell(keras.layers.LSTMCell):
 class LSTM(Recurrent, keras.layers.LSTM):
     """`keras.layers.LSTM` by `metal_ops.lstm`.
 
-    Arguments, weights, states and masks are Keras'; weights of the one load into the other. Masks need not be on the
-    right. A layer with another activation than tanh, another recurrent_activation than sigmoid or a recurrent_dropout
-    is run by Keras' loop; `unroll` and `use_cudnn` change nothing.
+    Arguments, weights, states and masks are Keras'; weights of the one load into the other. Masks may be anywhere, not
+    only on the right. A layer with another activation than tanh, another recurrent_activation than sigmoid or a
+    recurrent_dropout is run by Keras' loop; `unroll` and `use_cudnn` change nothing.
 
     XLA cannot compile the layer: `compile(jit_compile="auto")` sees that and does without.
 
@@ -56,7 +56,7 @@ class LSTM(Recurrent, keras.layers.LSTM):
       **kwargs: The others, by name.
 
     Input: [batch, time, features], or a RaggedTensor of such sequences: then so are the states of all steps.
-    Output: [batch, units], or [batch, time, units] with return_sequences; with return_state h and c, too. Of the
+    Output: [batch, units], or [batch, time, units] with return_sequences; with return_state h and c, too. In the
       layer's compute dtype. With a projection its size is in place of units, but for c.
 
     Raises:

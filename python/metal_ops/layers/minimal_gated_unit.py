@@ -38,16 +38,16 @@ class MinimalGatedUnit(GatedLayer):
       units: How many, at least 1.
       use_bias: Whether there is a bias.
       kernel_initializer: Keras' initializer of the kernel.
-      recurrent_initializer: Of the recurrent kernel.
-      bias_initializer: Of the bias.
+      recurrent_initializer: Initializer of the recurrent kernel.
+      bias_initializer: Initializer of the bias.
       layer_norm: Whether the products with the input and with the state are normed, with weights kernel_gamma and
         recurrent_gamma: see `metal_ops.minimal_gated_unit`.
       layer_norm_epsilon: Added to variances, at least 0.
-      **kwargs: Of `keras.layers.RNN`: return_sequences, return_state, go_backwards, stateful, zero_output_for_mask; and
-        of a layer: name, dtype.
+      **kwargs: Arguments of `keras.layers.RNN`: return_sequences, return_state, go_backwards, stateful,
+        zero_output_for_mask; and of a layer: name, dtype.
 
     Input: [batch, time, features], or a RaggedTensor of such sequences: then so are the states of all steps.
-    Output: [batch, units], or [batch, time, units] with return_sequences; with return_state the state, too. Of the
+    Output: [batch, units], or [batch, time, units] with return_sequences; with return_state the state, too. In the
       layer's compute dtype.
 
     Raises:

@@ -16,16 +16,16 @@ class QuantizedConv2D(Quantized, keras.layers.Conv2D):
     """`keras.layers.Conv2D` with a kernel of 2 to 8 bits.
 
     The kernel is kept as codes, and unpacked into memory in each call for TensorFlow's convolution: it takes the time
-    of that, and what the weights are read and written once more for. Products of patches with packed weights
-    take two to three times as long from 28 x 28 pixels on. A block is of neighbouring input channels, and where there
-    are fewer goes on with those of the next position.
+    of that, and of one more write and read of the weights. Products of patches with packed weights take two to three
+    times as long from 28 x 28 pixels on. A block is of neighbouring input channels, and where there are fewer goes on
+    with those of the next position.
 
     `QuantizedConv2D.from_layer(conv, bits=4, block=32, symmetric=False, per_tensor=False, scales=None, lookup=None)`
     makes it of a built Conv2D, as `layers.QuantizedDense` is made, which says what is trained, too.
 
     Args:
-      *args: Keras' arguments: filters, kernel_size and so on, but for what would be done to a trained kernel.
-      bits: Of a code: 4 or 8; with lookup 2, 3, 4, 6 or 8.
+      *args: Keras' arguments: filters, kernel_size and so on, except those about training a kernel.
+      bits: Bits of a code: 4 or 8; with lookup 2, 3, 4, 6 or 8.
       block: Neighbouring weights of a filter that share a scale, a multiple of 32; None: all of them.
       symmetric: Whether there are no minima.
       per_tensor: Whether all filters share scales.
@@ -39,7 +39,7 @@ class QuantizedConv2D(Quantized, keras.layers.Conv2D):
     Attributes:
       quantized: The kernel as [height width channels / groups, filters], a `metal_ops.QuantizedWeights` or
         `LookupWeights`.
-      kernel: What it stands for, [height, width, channels / groups, filters].
+      kernel: The values of its codes, [height, width, channels / groups, filters].
       codes: The variable of codes, [filters, ceil(height width channels / groups bits / 8)] uint8.
       scales: The variable of scales, [filters, blocks], or [1, blocks] if `per_tensor`; None with lookup.
       minima: That of minima, or None if `symmetric` or with lookup.

@@ -16,15 +16,15 @@ class QuantizedDense(Quantized, keras.layers.Dense):
     """`keras.layers.Dense` with a kernel of 2 to 8 bits: see `metal_ops.quantized_matmul`.
 
     `QuantizedDense.from_layer(dense, bits=4, block=32, symmetric=False, per_tensor=False, scales=None, lookup=None,
-    dynamic=False)` makes it of a built Dense layer, with its name, bias and arguments; others given by name differ.
-    What is built without has its initializer's kernel, rounded. Codes, scales and minima are not trained. The bias
-    is, and gradients go through to the inputs.
+    dynamic=False)` makes it of a built Dense layer, with its name, bias and arguments; others given by name differ. A
+    layer that is built without has its initializer's kernel, rounded. Codes, scales and minima are not trained. The
+    bias is, and gradients go through to the inputs.
 
     XLA cannot compile the layer: `compile(jit_compile="auto")` sees that and does without.
 
     Args:
-      *args: Keras' arguments: units, activation, use_bias and so on, but for what would be done to a trained kernel.
-      bits: Of a code: 4 or 8; with lookup 2, 3, 4, 6 or 8.
+      *args: Keras' arguments: units, activation, use_bias and so on, except those about training a kernel.
+      bits: Bits of a code: 4 or 8; with lookup 2, 3, 4, 6 or 8.
       block: Neighbouring inputs of an output that share a scale, a multiple of 32; None: all of them.
       symmetric: Whether there are no minima.
       per_tensor: Whether all outputs share scales.
@@ -38,7 +38,7 @@ class QuantizedDense(Quantized, keras.layers.Dense):
 
     Attributes:
       quantized: The kernel, a `metal_ops.QuantizedWeights` or `LookupWeights`.
-      kernel: What it stands for, [inputs, units].
+      kernel: The values of its codes, [inputs, units].
       codes: The variable of codes, [units, ceil(inputs bits / 8)] uint8.
       scales: The variable of scales, [units, blocks], or [1, blocks] if `per_tensor`; None with lookup.
       minima: That of minima, or None if `symmetric` or with lookup.

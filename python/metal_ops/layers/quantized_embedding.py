@@ -20,8 +20,8 @@ class QuantizedEmbedding(Quantized, keras.layers.Embedding):
     lookup=None)` makes it of a built Embedding, as `layers.QuantizedDense` is made. Nothing of it is trained.
 
     Args:
-      *args: Keras' arguments: input_dim, output_dim and so on, but for what would be done to trained embeddings.
-      bits: Of a code: 4 or 8; with lookup 2, 3, 4, 6 or 8.
+      *args: Keras' arguments: input_dim, output_dim and so on, except those about training embeddings.
+      bits: Bits of a code: 4 or 8; with lookup 2, 3, 4, 6 or 8.
       block: Neighbours in a row that share a scale, a multiple of 32; None: all of them.
       symmetric: Whether there are no minima.
       per_tensor: Whether all rows share scales.
@@ -34,7 +34,7 @@ class QuantizedEmbedding(Quantized, keras.layers.Embedding):
 
     Attributes:
       quantized: The embeddings as [output_dim, input_dim], a `metal_ops.QuantizedWeights` or `LookupWeights`.
-      embeddings: What they stand for, [input_dim, output_dim].
+      embeddings: The values of their codes, [input_dim, output_dim].
       codes: The variable of codes, [input_dim, ceil(output_dim bits / 8)] uint8.
       scales: The variable of scales, [input_dim, blocks], or [1, blocks] if `per_tensor`; None with lookup.
       minima: That of minima, or None if `symmetric` or with lookup.

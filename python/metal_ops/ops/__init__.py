@@ -9,8 +9,9 @@ import pkgutil
 
 import tensorflow as tf
 
-# What TensorFlow's decorator leaves on a function. The ops have no control flow that depends on tensors, so AutoGraph
-# need not rewrite them in users' functions; marked they are called as they are, without the decorator's own call.
+# The attributes that TensorFlow's decorator leaves on a function. The ops have no control flow that depends on tensors,
+# so AutoGraph does not have to rewrite them in users' functions; marked they are called as they are, without the
+# decorator's own call.
 _AS_IT_IS = vars(tf.autograph.experimental.do_not_convert(lambda: None))
 
 __all__: list[str] = []

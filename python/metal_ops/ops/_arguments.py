@@ -15,7 +15,7 @@ FLOATS = (tf.float32, tf.float16, tf.bfloat16)
 INDICES = (tf.int32, tf.int64)
 # packed_info of dense samples. Not tf.zeros, which takes a call of an op without tf.function twice as long.
 _DENSE = np.empty([0, 2], np.int32)
-# What is no dense tensor, and how to make one of it.
+# Kinds of arguments that are no dense tensors, and how to make one of each.
 REMEDIES = {
     "KerasTensor": "It stands for a tensor while a functional model is built: call this in a layer, e.g. "
     "keras.layers.Lambda.",
@@ -88,7 +88,7 @@ def number(op: str, argument: str, value: Any) -> float:
 
 
 def number_on_host(op: str, argument: str, value: Any, dtype: tf.DType) -> tf.Tensor:
-    """A number, or what makes a scalar, as a tensor of that dtype in host memory."""
+    """A number, or a value that makes a scalar, as a tensor of that dtype in host memory."""
     with tf.device("CPU:0"):
         # Not through float32, where 1 - 0.999 keeps 16 of 24 bits.
         if dtype.is_floating and isinstance(value, int | float):
@@ -252,7 +252,7 @@ def ray_count(op: str, n_rays: Any, dtype: tf.DType) -> tf.Tensor:
 
 def zeros_as_empty(gradient: tf.Tensor | None, rank: int = 1) -> tf.Tensor:
     """The gradient, or the empty tensor by which a kernel knows that there is none and reads nothing."""
-    # While a function is traced TensorFlow marks the zeros that stand for an output nobody used.
+    # While a function is traced TensorFlow marks the zeros that stand for an unused output.
     if gradient is None or getattr(gradient, "_is_zeros_tensor", False):
         return tf.zeros([0] * rank, tf.float32)
     return gradient
@@ -279,7 +279,8 @@ def no_second_derivative(*ops: str) -> None:
 def flatten_points(
     op: str, argument: str, points: tf.Tensor, dims: int | None = None
 ) -> tuple[tf.Tensor, Callable[[tf.Tensor], tf.Tensor]]:
-    """[..., D] as [N, D], and what gives a result [N, W] the leading dimensions back. `dims`: D where it is known."""
+    """[..., D] as [N, D], and a function that gives a result [N, W] the leading dimensions back. `dims`: D where it
+    is known."""
     if points.shape.rank == 2:
         return points, lambda result: result
     if points.shape.rank == 0:

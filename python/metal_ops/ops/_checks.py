@@ -1,4 +1,4 @@
-"""Checks shared by the public ops. Every message names the op, the argument, what was expected and what came."""
+"""Checks shared by the public ops. Every message names the op, the argument, the expected value and the actual one."""
 
 from __future__ import annotations
 

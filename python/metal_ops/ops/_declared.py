@@ -1,5 +1,5 @@
-"""Calls of ops as they are declared (kernels/runtime/op.h): dtypes and attributes are checked and converted by what the
-op library says of itself."""
+"""Calls of ops as they are declared (kernels/runtime/op.h): dtypes and attributes are checked and converted by the
+op library's own declarations."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Plain(NamedTuple):
 
 @dataclass
 class Declaration:
-    """What Python asks of an op's arguments."""
+    """The checks of an op's arguments in Python."""
 
     name: str
     differentiable: bool
@@ -45,7 +45,7 @@ class Declaration:
 
     @functools.cached_property
     def plain(self) -> tuple[Plain | None, ...]:
-        """Of each input, None for lists and variables."""
+        """One for each input, None for lists and variables."""
         return tuple(
             None
             if given.variable or self.attrs.get(given.type, "").startswith("list(")
@@ -60,7 +60,7 @@ class Declaration:
 
     @functools.cached_property
     def checks(self) -> dict[str, Callable[[str, str, Any], Any] | None]:
-        """Of attributes that are numbers, by their names."""
+        """Checks of attributes that are numbers, by their names."""
         known = {"float": _arguments.number, "int": _arguments.integer, "bool": _arguments.flag}
         return {
             name: known.get(re.split(r"\W", spec, maxsplit=1)[0])
@@ -121,14 +121,14 @@ def call(
 
     Args:
       function: The generated function's name.
-      tensors: The op's inputs in order, by what the public function calls them. Rays are those of the first one; an
+      tensors: The op's inputs in order, by their names in the public function. Rays are those of the first one; an
         input of several tensors is taken as it is, and one of variables as a list of them.
       name: The operation's.
       label: The public function's name where it is not the generated one's.
       **attrs: The op's attributes.
 
     Returns:
-      What the op returns.
+      The op's results.
 
     Raises:
       TypeError: A dtype, or an attribute's type, is another one.
@@ -180,7 +180,7 @@ def raw(
       label: The public function's name.
       function: The generated function's name.
       values: The op's inputs.
-      names: What the public function calls them.
+      names: Their names in the public function.
       **attrs: The op's attributes, and the operation's name.
     """
     try:
@@ -193,7 +193,7 @@ def raw(
             raise type(error)(error.node_def, error.op, text) from None
         raise ValueError(text) from None
     if not tf.executing_eagerly():
-        # What a kernel finds while the graph runs: kernels/tensorflow/public_words.h.
+        # Errors that a kernel finds while the graph runs: kernels/tensorflow/public_words.h.
         made = next((one for one in tf.nest.flatten(found) if one is not None), None)
         set_attr = getattr(getattr(made, "op", made), "_set_attr", None)
         if set_attr is not None:

@@ -1,4 +1,4 @@
-"""What fused_conv2d and fused_matmul share: their arguments as fused_ops and args, and the gradient.
+"""Shared by fused_conv2d and fused_matmul: their arguments as fused_ops and args, and the gradient.
 
 The gradient recomputes the unfused composition in float32, of stock ops, and differentiates that: a fused op keeps no
 intermediate results. So derivatives of any order exist, at the price of a second product.
@@ -47,7 +47,7 @@ def sequence(
       batch_norm: (gamma, beta, mean, variance) or (scale, shift), each [channels], or None.
       residual: Shaped like the product, or None.
       activation: A key of ACTIVATIONS or None.
-      unfused: What to call where nothing is fused.
+      unfused: The function to call where nothing is fused.
 
     Returns:
       The names and the tensors, in the op's order.

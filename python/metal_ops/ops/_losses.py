@@ -1,4 +1,4 @@
-"""What the losses share: their derivative is made on the way forwards and scaled on the way back."""
+"""Shared by the losses: their derivative is made on the way forwards and scaled on the way back."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def scale_slope(op: tf.Operation, d_loss: tf.Tensor, slope: int = 1) -> tf.Tenso
 
 
 def sum_slope(op: tf.Operation, d_loss: tf.Tensor, slope: int, parameter: tf.Tensor) -> tf.Tensor:
-    """Likewise for a parameter, a scalar or one value a channel, that all elements share."""
+    """Likewise for a parameter, a scalar or one value per channel, that all elements share."""
     return raw_ops.scale_slope_sum(d_loss, op.outputs[slope], parameter)
 
 

@@ -22,7 +22,7 @@ class Packed:
                 "own lengths, got one."
             )
         self._x = x
-        # What a shape is made of has to be known to the host, whatever device computes.
+        # The sizes in a shape have to be known to the host, whatever device computes.
         with tf.device("CPU:0"):
             rows = tf.cast(x.value_rowids(), tf.int32)
             starts = tf.gather(tf.cast(x.row_starts(), tf.int32), rows)

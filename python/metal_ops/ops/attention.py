@@ -56,8 +56,8 @@ def scaled_dot_product_attention(
       mask: bool, which keys a query sees; or of q's dtype, and then it is added to the scores as `bias` is.
         [batch, heads, queries, keys], or whatever is broadcast to that. None: all.
       causal: Whether a query sees no keys behind its own.
-      scale: Of the products. None for 1 / sqrt(size).
-      bias: What is added to the scores, of q's dtype, shaped as `mask`.
+      scale: The factor of the products. None for 1 / sqrt(size).
+      bias: The addend of the scores, of q's dtype, shaped as `mask`.
       dropout: The part of the weights that is dropped, in [0, 1). The others are multiplied by 1 / (1 - dropout).
       seed: Two integers that choose which, or a tensor of them, [2] int32. None: drawn in each call, as
         `tf.random.set_seed` says.
@@ -151,7 +151,7 @@ def _with_rank_4(op: str, argument: str, value: tf.Tensor) -> tf.Tensor:
         return value
     if rank is None or rank > 4:
         raise ValueError(
-            f"[{op}] {argument}: expected a rank of at most 4, [batch, heads, queries, keys] or what is broadcast to "
+            f"[{op}] {argument}: expected a rank of at most 4, [batch, heads, queries, keys] or a shape broadcast to "
             f"that, got {_checks.size_of(value)}."
         )
     return value[(tf.newaxis,) * (4 - rank)]
@@ -165,7 +165,7 @@ def _other_than_0(op: str, argument: str, value: Any) -> float:
 
 
 def _window(op: str, window: Any) -> tuple[int, int]:
-    """What the op is told: -1 is all."""
+    """The op's attributes: -1 is all."""
     if window is None:
         return -1, -1
     if not isinstance(window, list | tuple) or len(window) != 2:
@@ -192,7 +192,7 @@ def _seed(op: str, seed: Any, rate: float) -> tf.Tensor:
 def _gradient(
     op: tf.Operation, d_outputs: tf.Tensor, _: tf.Tensor | None
 ) -> list[tf.Tensor | None]:
-    """Of q, k and v by one op, and of the bias by another, which a graph prunes where nobody asks."""
+    """Gradients of q, k and v by one op, and of the bias by another, which a graph prunes where it is unused."""
     inputs = [*op.inputs, *op.outputs, d_outputs]
     attributes = _declared.attributes(op)
     gradients: list[tf.Tensor | None] = [None] * len(op.inputs)

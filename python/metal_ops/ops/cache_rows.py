@@ -23,8 +23,8 @@ def cache_rows(
 ) -> Any:
     """Writes rows into a variable in place: cache[b, :, starts[b] + i] = rows[b, :, i] for i < counts[b].
 
-    Nothing else of the variable is read or written. Only while somebody still holds what was read of it before is it
-    copied first, as all updates of variables do.
+    Nothing else of the variable is read or written. Only while a tensor that was read before is still held is it copied
+    first, as all updates of variables do.
 
     Args:
       cache: A tf.Variable [batch, heads, capacity, size] of float32, float16 or bfloat16.

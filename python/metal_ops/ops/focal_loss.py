@@ -26,7 +26,7 @@ def focal_loss(
     reduce_last: bool = False,
     name: str | None = None,
 ) -> tf.Tensor:
-    """The focal loss: a cross entropy that looks away from what is classified well already.
+    """The focal loss: a cross entropy that gives little weight to rows that are classified well already.
 
     Lin et al. 2017, "Focal Loss for Dense Object Detection", equations 4 and 5, as in `keras.losses`:
 

@@ -74,7 +74,7 @@ def _frequency_encode_gradient(op: tf.Operation, d_outputs: tf.Tensor) -> tf.Ten
 def _frequency_encode_grad_gradient(
     op: tf.Operation, d_inputs_gradient: tf.Tensor
 ) -> list[tf.Tensor]:
-    """Of J(x)^T g: J u for g, and u times the second derivative for x, out of the encoding itself."""
+    """The gradient of J(x)^T g: J u for g, and u times the second derivative for x, from the encoding itself."""
     g, x = op.inputs
     attributes = _declared.attributes(op)
     count, with_input = attributes["n_frequencies"], attributes["include_input"]

@@ -1,4 +1,4 @@
-"""A convolution and what follows it in one op: the public face of MetalFusedConv2D, and its gradient."""
+"""A convolution and the ops after it in one op: the public face of MetalFusedConv2D, and its gradient."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def fused_conv2d(
 ) -> tf.Tensor:
     """`activation(norm(conv2d(input, filters)) + residual)` in one pass over memory, rounded once.
 
-    What `metal_ops.fusion` makes of stock ops in a graph, to be called directly. Sums and everything after them are
-    float32. Differentiable any number of times: the gradient computes the convolution once more, from stock ops.
+    The op that `metal_ops.fusion` makes of stock ops in a graph, to be called directly. Sums and everything after them
+    are float32. Differentiable any number of times: the gradient computes the convolution once more, from stock ops.
 
     Args:
       input: [batch, height, width, channels], or [batch, channels, height, width] with "NCHW"; float32, float16 or
@@ -45,7 +45,7 @@ def fused_conv2d(
       bias: [output_channels] of input's dtype, added to the convolution. Not with batch_norm.
       batch_norm: (gamma, beta, mean, variance), float32, or (scale, shift), float32 or input's dtype, each
         [output_channels]. Inference: (y - mean) / sqrt(variance + epsilon) gamma + beta, or y scale + shift.
-      residual: Of the result's shape and input's dtype, added next.
+      residual: Has the result's shape and input's dtype, added next.
       activation: Applied last: "relu", "relu6", "elu", "leaky_relu", "sigmoid", "tanh", "silu" (or "swish"), "gelu",
         "gelu_approximate", "mish".
       data_format: "NHWC" or "NCHW", of input, residual and result.

@@ -1,4 +1,4 @@
-"""Products of matrices and what follows them in one op: the public face of MetalFusedMatMul, and its gradient."""
+"""Products of matrices and the ops after them in one op: the public face of MetalFusedMatMul, and its gradient."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def fused_matmul(
 ) -> tf.Tensor:
     """`activation(norm(matmul(a, b)) + residual)` in one pass over memory, rounded once.
 
-    What `metal_ops.fusion` makes of stock ops in a graph, to be called directly. Sums and everything after them are
-    float32. Differentiable any number of times: the gradient computes the product once more, from stock ops.
+    The op that `metal_ops.fusion` makes of stock ops in a graph, to be called directly. Sums and everything after them
+    are float32. Differentiable any number of times: the gradient computes the product once more, from stock ops.
 
     Args:
       a: [..., m, k], or [..., k, m] with transpose_a; float32, float16 or bfloat16.
@@ -40,7 +40,7 @@ def fused_matmul(
       bias: [n] of a's dtype, added to the product. Not with batch_norm.
       batch_norm: (gamma, beta, mean, variance), float32, or (scale, shift), float32 or a's dtype, each [n]. Inference:
         (y - mean) / sqrt(variance + epsilon) gamma + beta, or y scale + shift.
-      residual: Of the result's shape and a's dtype, added next.
+      residual: Has the result's shape and a's dtype, added next.
       activation: Applied last: "relu", "relu6", "elu", "leaky_relu", "sigmoid", "tanh", "silu" (or "swish"), "gelu",
         "gelu_approximate", "mish".
       epsilon: Added to the variance.

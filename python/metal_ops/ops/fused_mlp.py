@@ -30,10 +30,10 @@ def fused_mlp(
 ) -> tf.Tensor:
     """A small fully connected network: all its layers in one pass, a part of the batch at a time.
 
-    What `keras.layers.Dense` layers one after the other compute, without their intermediate results in memory: those of
-    a part of the batch stay in registers and caches, and the gradient computes them again. Mueller et al. 2021,
-    "Real-time neural radiance caching for path tracing", section 4, has the idea. Sums are float32, and each layer's
-    result is rounded to the dtype, as layers of that dtype do.
+    The same function as `keras.layers.Dense` layers one after the other, without their intermediate results in memory:
+    those of a part of the batch stay in registers and caches, and the gradient computes them again. Mueller et al.
+    2021, "Real-time neural radiance caching for path tracing", section 4, has the idea. Sums are float32, and each
+    layer's result is rounded to the dtype, as layers of that dtype do.
 
     Matrices are those of Keras, a row per input. tiny-cuda-nn has one vector of all matrices, each of them transposed.
     Twice differentiable; the second derivative is computed layer by layer with stock ops.
@@ -43,8 +43,8 @@ def fused_mlp(
       kernels: A matrix a layer: [inputs, width], 0 to 7 times [width, width], [width, outputs]. The width is 16, 32, 64
         or 128, and there are 1 to 128 outputs.
       biases: A vector a layer, or None for none, as in instant-ngp.
-      activation: Of the hidden layers: "none", "relu", "exponential", "sigmoid" or "squareplus".
-      output_activation: Of the last layer, one of the same.
+      activation: Activation of the hidden layers: "none", "relu", "exponential", "sigmoid" or "squareplus".
+      output_activation: Activation of the last layer, one of the same.
       squareplus_b: b of squareplus, (x + sqrt(x^2 + b)) / 2; Keras has 4, tiny-cuda-nn 0.04.
       name: Optional name of the op.
 
@@ -204,7 +204,7 @@ def layers(
     use_bias: bool,
     squareplus_b: float,
 ) -> tf.Tensor:
-    """What FusedMlp computes, from stock ops that have derivatives of any order."""
+    """The function of FusedMlp, from stock ops that have derivatives of any order."""
     activate = {
         "none": tf.identity,
         "relu": tf.nn.relu,

@@ -1,4 +1,4 @@
-"""An optimizer's update of a variable as one op that touches every element once. What `metal_ops.optimizers` call."""
+"""An optimizer's update of a variable as one op that touches every element once. Called by `metal_ops.optimizers`."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ def hamming_distance(a: Any, b: Any, elements: bool = False, name: str | None = 
 
     Args:
       a: [..., n] uint8, uint16, uint32 or uint64, bits packed in any order (`np.packbits`), or bool.
-      b: Of a's dtype, [..., n].
+      b: In a's dtype, [..., n].
       elements: Whether elements that differ are counted, of uint8 or bool, and not their bits.
       name: Optional name of the op.
 
@@ -56,7 +56,7 @@ def hamming_top_k(
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """The k rows that are nearest to each query by Hamming distance, the nearest first.
 
-    Of rows at the same distance those with the lower index come first. Queries are taken some at a time, so that no
+    Among rows at the same distance those with the lower index come first. Queries are taken some at a time, so that no
     more than about 2^24 distances are held.
 
     Args:
@@ -119,7 +119,7 @@ def hamming_top_k(
 
 
 def _in_parts(function: Any, rows: tf.Tensor, size: tf.Tensor, k: int) -> list[tf.Tensor]:
-    """What the function makes of so many rows at a time, one below the other."""
+    """The function's results for so many rows at a time, one below the other."""
     n_rows = tf.shape(rows)[0]
     n_parts = tf.maximum((n_rows + size - 1) // size, 1)
     arrays = [

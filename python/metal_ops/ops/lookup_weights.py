@@ -21,15 +21,15 @@ _MOST_STEPS = 100
 class LookupWeights(tf.experimental.ExtensionType):
     """A matrix of weights as codes into tables: [inputs, outputs], as a Dense layer's kernel.
 
-    What code c of an output stands for is value c of its table, which some neighbouring outputs share. It may be an
-    argument or a result of a `tf.function`, and lie in a `tf.Module`.
+    Code c of an output stands for value c of its table, which some neighbouring outputs share. It may be an argument or
+    a result of a `tf.function`, and lie in a `tf.Module`.
 
     Attributes:
       codes: [outputs, ceil(inputs bits / 8)] uint8: a row of codes an output, one behind the other from a byte's low
         bits on.
       tables: [ceil(outputs / group), 2^bits] float16 or float32; `quantize` makes rising ones.
       inputs: Codes of a row.
-      bits: Of a code: 2, 3, 4, 6 or 8.
+      bits: Bits of a code: 2, 3, 4, 6 or 8.
       group: Neighbouring outputs that share a table; 0: all of them.
 
     Example:
@@ -55,7 +55,7 @@ class LookupWeights(tf.experimental.ExtensionType):
 
     @property
     def n_bytes(self) -> int:
-        """Of codes and tables."""
+        """Bytes of codes and tables."""
         tensors = (self.codes, self.tables)
         return sum(tensor.shape.num_elements() * tensor.dtype.size for tensor in tensors)
 
@@ -91,7 +91,7 @@ def with_tables(
 ) -> LookupWeights:
     """Weights [inputs, outputs] as codes into tables that are good for them, on the host.
 
-    importance: What the square of a weight's error counts, [outputs, inputs], 0 or more; None: all the same.
+    importance: The weight of the square of a weight's error, [outputs, inputs], 0 or more; None: all the same.
     """
     known = tf.get_static_value(weights)
     if known is None:
@@ -155,9 +155,9 @@ def _packed(codes: np.ndarray, bits: int) -> np.ndarray:
 def _nearest_values(rows: np.ndarray, counts: np.ndarray | None, n_values: int) -> np.ndarray:
     """Rising values [rows, n_values] float64 near the numbers of each of rows [rows, n]: Lloyd's iterations.
 
-    As numbers on a line are neighbours once sorted, a step looks at the borders of what belongs to a value and not at
-    each number. It begins with values as dense as the cube root of the numbers' density, which is best for many values
-    (Panter and Dite 1951, "Quantization distortion in pulse-count modulation with nonuniform spacing of levels").
+    As numbers on a line are neighbours once sorted, a step looks at the borders between values and not at each number.
+    It begins with values as dense as the cube root of the numbers' density, which is best for many values (Panter and
+    Dite 1951, "Quantization distortion in pulse-count modulation with nonuniform spacing of levels").
     """
     n_rows, n = rows.shape
     if n == 0:
@@ -168,7 +168,7 @@ def _nearest_values(rows: np.ndarray, counts: np.ndarray | None, n_values: int) 
         order = np.argsort(rows)
         sorted_ = np.take_along_axis(rows, order, 1).astype(np.float64)
         weight = np.take_along_axis(counts, order, 1).astype(np.float64)
-        # What never counted does a little, so that no table is of nothing.
+        # Numbers without weight get a little, so that no table is empty.
         weight += 1e-6 * weight.mean(1, keepdims=True) + np.finfo(np.float32).tiny
 
     def summed(values: np.ndarray) -> np.ndarray:

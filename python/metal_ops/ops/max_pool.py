@@ -24,13 +24,13 @@ def max_pool_with_global_indices(
     """The greatest value of each window, and where it lies in `tf.reshape(x, [-1])`.
 
     That is `tf.nn.max_pool_with_argmax` with places counted over the whole batch, so that `tf.gather` and `max_unpool`
-    take them as they are, and with a gradient that can be differentiated again. Of equal values in a window the first
-    one counts. It takes as long as TensorFlow's op: on the Metal device what `tf.nn.max_pool2d` takes, on the CPU about
-    eight times that.
+    take them as they are, and with a gradient that can be differentiated again. Among equal values in a window the
+    first one counts. It takes as long as TensorFlow's op: on the Metal device what `tf.nn.max_pool2d` takes, on the CPU
+    about eight times that.
 
     Args:
       x: [batch, height, width, channels] float32, float16 or bfloat16.
-      size: Of a window: a number, or [height, width].
+      size: Size of a window: a number, or [height, width].
       strides: From window to window, likewise. None: the size, so that windows do not overlap.
       padding: "VALID", whole windows only, or "SAME", with windows that reach beyond the edges.
       name: Optional name of the op.
@@ -40,7 +40,7 @@ def max_pool_with_global_indices(
 
     Raises:
       TypeError: A dtype does not fit.
-      ValueError: x has not four dimensions, or an argument is none that there is.
+      ValueError: x does not have four dimensions, or an argument has no such value.
 
     Example:
       >>> x = tf.reshape(tf.constant([1.0, 5.0, 2.0, 3.0, 9.0, 4.0, 8.0, 7.0]), [2, 2, 2, 1])
@@ -97,7 +97,7 @@ def max_unpool(values: Any, indices: Any, shape: Any, name: str | None = None) -
     Args:
       values: Any shape, float32, float16 or bfloat16.
       indices: int32 or int64 of that shape, in [0, number of elements of `shape`).
-      shape: Of the result, that of what was pooled: a list, or a tensor as `tf.shape` gives it.
+      shape: Shape of the result, that of the pooled tensor: a list, or a tensor as `tf.shape` gives it.
       name: Optional name of the op.
 
     Returns:

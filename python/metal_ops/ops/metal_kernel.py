@@ -1,4 +1,4 @@
-"""MetalKernel: Metal kernels written inside Python. What is behind these two is in `metal_ops.kernel`."""
+"""MetalKernel: Metal kernels written inside Python. The code behind these two is in `metal_ops.kernel`."""
 
 from metal_ops.kernel import metal_kernel, metal_library
 

@@ -9,7 +9,7 @@ import tensorflow as tf
 from metal_ops import raw_ops
 from metal_ops.ops import _declared
 
-# What `metal_ops.<name>` offers.
+# The names that `metal_ops.<name>` offers.
 __all__ = ["null_op"]
 
 
@@ -32,8 +32,8 @@ def null_op(x: Any, scale: float = 1.0, name: str | None = None) -> tf.Tensor:
       >>> metal_ops.null_op([1.0, 2.0], scale=3.0).numpy()
       array([3., 6.], dtype=float32)
     """
-    # What the declaration says of the op's inputs and attributes is checked here, under the names of
-    # this function's arguments.
+    # The declaration's conditions on the op's inputs and attributes are checked here, under the names of this
+    # function's arguments.
     return _declared.call("null_op", {"x": x}, name, scale=scale)
 
 

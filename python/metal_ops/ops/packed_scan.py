@@ -130,7 +130,7 @@ def exclusive_prod(
 ) -> tf.Tensor:
     """Running product along each ray without the sample itself: `y_i = x_0 ... x_{i-1}`, `y_0 = 1`.
 
-    Of `1 - alpha` it is the transmittance.
+    For `1 - alpha` it is the transmittance.
 
     Args:
       inputs: As in `inclusive_sum`, like all other arguments.

@@ -18,15 +18,15 @@ __theme__ = "Quantization"
 class QuantizedWeights(tf.experimental.ExtensionType):
     """A matrix of weights as codes: [inputs, outputs], as a Dense layer's kernel.
 
-    What code c of a block stands for is scale c + minimum, or scale (c - 2^(bits - 1)) without minima. It may be an
-    argument or a result of a `tf.function`, and lie in a `tf.Module`.
+    Code c of a block stands for scale c + minimum, or scale (c - 2^(bits - 1)) without minima. It may be an argument or
+    a result of a `tf.function`, and lie in a `tf.Module`.
 
     Attributes:
       codes: [outputs, ceil(inputs bits / 8)] uint8: a row of codes an output, the first of a byte in its low bits.
       scales: [outputs, blocks] float16 or float32, or [1, blocks] where all outputs have the same.
-      minima: What code 0 stands for, shaped like scales; [0] for none.
+      minima: The values of code 0, shaped like scales; [0] for none.
       inputs: Codes of a row.
-      bits: Of a code: 4 or 8.
+      bits: Bits of a code: 4 or 8.
       block: Neighbouring codes of a row that share a scale; 0: all of them.
 
     Example:
@@ -53,7 +53,7 @@ class QuantizedWeights(tf.experimental.ExtensionType):
 
     @property
     def n_bytes(self) -> int:
-        """Of codes, scales and minima."""
+        """Bytes of codes, scales and minima."""
         tensors = (self.codes, self.scales, self.minima)
         return sum(tensor.shape.num_elements() * tensor.dtype.size for tensor in tensors)
 
@@ -82,7 +82,7 @@ def quantize(
 
     Args:
       weights: [inputs, outputs] float32, float16 or bfloat16, finite; with lookup, not a tensor of a graph.
-      bits: Of a code: 4 or 8; with lookup 2, 3, 4, 6 or 8.
+      bits: Bits of a code: 4 or 8; with lookup 2, 3, 4, 6 or 8.
       block: Neighbouring inputs of an output that share a scale, a multiple of 32; None: all of them.
       symmetric: Whether there are no minima.
       per_tensor: Whether all outputs share scales: with block=None there is one for the tensor.
@@ -129,7 +129,7 @@ class Blocks:
     Attributes:
       rows: [outputs, blocks, weights of one], float32. The last block is filled with its last weight, which changes
         neither its least nor its greatest.
-      extent: The least and the greatest weight of what shares a scale, [outputs or 1, blocks]; symmetric, only the
+      extent: The least and the greatest of the weights that share a scale, [outputs or 1, blocks]; symmetric, only the
         latter counts and is that of |w|.
     """
 
@@ -170,7 +170,7 @@ class Blocks:
         return tf.clip_by_value(codes, 0.0, steps), scale, minimum
 
     def meant(self, codes: tf.Tensor, scale: tf.Tensor, minimum: tf.Tensor) -> tf.Tensor:
-        """What those stand for, [outputs, blocks, weights of one]."""
+        """The values of those, [outputs, blocks, weights of one]."""
         if self._form.symmetric:
             return (codes - 2.0 ** (self._form.bits - 1)) * scale[..., tf.newaxis]
         return codes * scale[..., tf.newaxis] + minimum[..., tf.newaxis]
@@ -204,7 +204,7 @@ class Blocks:
 def dequantize(
     weights: QuantizedWeights | LookupWeights, dtype: Any = tf.float32, name: str | None = None
 ) -> tf.Tensor:
-    """What quantized weights stand for: scale code + minimum or a table's value, rounded once.
+    """The values of quantized weights: scale code + minimum or a table's value, rounded once.
 
     Args:
       weights: QuantizedWeights or LookupWeights.
@@ -239,7 +239,7 @@ def quantized_matmul(
 
     Weights and sums are in float32 whatever x's dtype, and results are rounded once; a GPU that multiplies matrices of
     more than 16 rows of x (8 with lookup tables) takes weights rounded to x's dtype. Memory that is read is that of the
-    codes: of 4 bits with float16 scales and minima of 32 it is 5 bits a weight. Differentiable with respect to x, for
+    codes: of 4 bits with float16 scales and minima of 32 it is 5 bits per weight. Differentiable with respect to x, for
     which the weights are unpacked into memory; they themselves have no gradient.
 
     With `dynamic` each row of x is rounded to integers from -127 to 127 of a step of its own, max |x| / 127, as

@@ -14,7 +14,7 @@ __theme__ = "Rays"
 
 
 class RaySamples(NamedTuple):
-    """What `ray_march` returns: samples packed ray after ray.
+    """The result of `ray_march`: samples packed ray after ray.
 
     Attributes:
       t_starts: Where each sample begins along its ray, in units of its direction, [samples] float32.

@@ -124,7 +124,7 @@ def gru(
     Cho et al. 2014, [arXiv:1406.1078](https://arxiv.org/abs/1406.1078): with z = sigmoid(x W_z + h R_z + b_z) and
     r likewise, n = tanh(x W_n + b_n + r (h R_n + b'_n)) and h' = z h + (1 - z) n. That is Keras' `reset_after`, and
     cuDNN's; without it n = tanh(x W_n + b_n + (r h) R_n), as in the paper. Weights are those of `keras.layers.GRU`.
-    What `metal_ops.lstm` says of steps, masks and sums holds here.
+    Steps, masks and sums are as in `metal_ops.lstm`.
 
     Args:
       x: [batch, time, features] float32, float16 or bfloat16; or a RaggedTensor [batch, (time), features].
@@ -189,9 +189,8 @@ def minimal_gated_unit(
     """A layer of minimal gated units over whole sequences: one gate that forgets, resets and lets in.
 
     Zhou et al. 2016, "Minimal gated unit for recurrent neural networks",
-    [arXiv:1603.09420](https://arxiv.org/abs/1603.09420): f = sigmoid(x W_f + h R_f + b_f),
-    n = tanh(x W_n + (f h) R_n + b_n) and h' = (1 - f) h + f n. What `metal_ops.lstm` says of steps, masks and sums
-    holds here.
+    [arXiv:1603.09420](https://arxiv.org/abs/1603.09420): f = sigmoid(x W_f + h R_f + b_f), n = tanh(x W_n + (f h) R_n +
+    b_n) and h' = (1 - f) h + f n. Steps, masks and sums are as in `metal_ops.lstm`.
 
     Args:
       x: [batch, time, features] float32, float16 or bfloat16; or a RaggedTensor [batch, (time), features].
@@ -249,9 +248,8 @@ def forget_gate_unit(
     """A layer of cells with a forget gate alone ("JANET") over whole sequences.
 
     Van der Westhuizen and Lasenby 2018, "The unreasonable effectiveness of the forget gate",
-    [arXiv:1804.04849](https://arxiv.org/abs/1804.04849), equations 6 to 9: s = x W_f + h R_f + b_f,
-    n = tanh(x W_n + h R_n + b_n) and h' = sigmoid(s) h + (1 - sigmoid(s - beta)) n. What `metal_ops.lstm` says of
-    steps, masks and sums holds here.
+    [arXiv:1804.04849](https://arxiv.org/abs/1804.04849), equations 6 to 9: s = x W_f + h R_f + b_f, n = tanh(x W_n + h
+    R_n + b_n) and h' = sigmoid(s) h + (1 - sigmoid(s - beta)) n. Steps, masks and sums are as in `metal_ops.lstm`.
 
     Args:
       x: [batch, time, features] float32, float16 or bfloat16; or a RaggedTensor [batch, (time), features].
@@ -381,8 +379,8 @@ def _run(
 
 
 def _gates(x: tf.Tensor, kernel: tf.Tensor, bias: tf.Tensor | None) -> tf.Tensor:
-    """x kernel + bias. Of halves by an op of ours: in a graph TensorFlow makes both one op, which on the CPU takes some
-    hundred times as long."""
+    """x kernel + bias. For halves by an op of ours: in a graph TensorFlow makes both one op, which on the CPU takes
+    some hundred times as long."""
     if x.dtype == tf.float16:
         none = tf.zeros([_sizes(kernel)[1]], x.dtype) if bias is None else bias
         return fused_matmul(x, kernel, bias=none)
@@ -393,7 +391,7 @@ def _gates(x: tf.Tensor, kernel: tf.Tensor, bias: tf.Tensor | None) -> tf.Tensor
 def _check(
     op: str, argument: str, tensor: tf.Tensor, shape: tuple[int | None, ...], meaning: str
 ) -> None:
-    """What is not known in a graph the product finds, or the sum."""
+    """Sizes that are not known in a graph are checked by the product, or the sum."""
     if not tensor.shape.is_compatible_with(shape):
         raise ValueError(
             f"[{op}] {argument}: expected shape {list(shape)} ({meaning}), got {_checks.size_of(tensor)}."
@@ -462,7 +460,7 @@ def _recurrent_sequence_gradient(
         d_projection = _product(shown, d_states)
     if recurrent_bias.shape != [0]:
         d_bias = tf.reduce_sum(d_sums, [0, 1])
-    # An empty one is none; nobody asks for its gradient.
+    # An empty one is none; its gradient is never used.
     d_norms = [
         None if norm.shape == [0] else tf.cast(tf.reduce_sum(d_norm, 0), y.dtype)
         for norm, d_norm in zip(norms, d_norms, strict=True)

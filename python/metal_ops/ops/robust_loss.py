@@ -45,7 +45,7 @@ def robust_loss(
         float32).
       alpha: Shape of the loss: a number, or a float32 tensor that is a scalar or a vector of x's last dimension.
       scale: Size of a residual from which on alpha matters, above 0; likewise.
-      targets: What is subtracted from x, of x's shape and dtype.
+      targets: The values subtracted from x, of x's shape and dtype.
       reduce_last: Whether to return the mean over the last dimension.
       name: Optional name of the op.
 
@@ -76,7 +76,7 @@ def robust_loss(
                 raise ValueError(
                     f"[{op}] targets: expected the shape of x, {_checks.size_of(x)}, got {_checks.size_of(targets)}."
                 )
-        # A number has no gradient, and its derivative need not be made.
+        # A number has no gradient, and its derivative is not made.
         trained = any(tf.is_tensor(p) or hasattr(p, "assign") for p in (alpha, scale))
         tensors = {"x": x, "targets": targets, "alpha": alpha, "scale": scale}
         return _declared.call(

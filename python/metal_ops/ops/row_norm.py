@@ -107,5 +107,5 @@ def _row_norm_gradient(
     d_x, d_scale, d_offset = raw_ops.row_norm_grad(
         d_y, x, scale, *op.outputs[1:], **_declared.attributes(op)
     )
-    # An empty offset is none; nobody asks for its gradient.
+    # An empty offset is none; its gradient is never used.
     return [d_x, d_scale, d_offset if offset.shape != [0] else None]

@@ -23,7 +23,7 @@ def swiglu(gate: Any, up: Any = None, name: str | None = None) -> tf.Tensor:
     Args:
       gate: A tensor of any shape, float32, float16 or bfloat16. Where `up` is None, [..., 2 columns]: gate and up in
         halves, as one product with both matrices side by side gives them.
-      up: Of gate's shape and dtype, or None.
+      up: Has gate's shape and dtype, or None.
       name: Optional name of the op.
 
     Returns:
@@ -47,7 +47,7 @@ def swiglu(gate: Any, up: Any = None, name: str | None = None) -> tf.Tensor:
         _checks.refuse_xla(op)
         if up is None:
             up = tf.zeros([0], gate.dtype)
-            # Which would be an `up` of that shape to the op.
+            # The op would take it for an `up` of that shape.
             if gate.shape == [0]:
                 return gate
         else:

@@ -14,7 +14,7 @@ __theme__ = "Rays"
 
 
 class Rendering(NamedTuple):
-    """What `volume_render` returns, float32.
+    """The result of `volume_render`, float32.
 
     Attributes:
       rgb: Colours, [rays, channels].
@@ -32,7 +32,7 @@ class Rendering(NamedTuple):
 
 
 class SampleWeights(NamedTuple):
-    """What `render_weights` returns, float32, shaped like the samples.
+    """The result of `render_weights`, float32, shaped like the samples.
 
     Attributes:
       weights: Part of each sample in its ray's colour.
@@ -76,7 +76,7 @@ def volume_render(
         in order and without overlap, as `ray_march` and nerfacc give it.
       ray_indices: In its place: the ray of each sample, [samples] int32 or int64, ascending.
       n_rays: Number of rays, with ray_indices.
-      background: What is behind the samples: [channels] or [rays, channels], float32; None for black.
+      background: The colour behind the samples: [channels] or [rays, channels], float32; None for black.
       early_stop_eps: Samples with less transmittance before them than this weigh nothing. 0 stops nowhere; 1e-4 is
         instant-ngp's choice.
       normalize_depth: Whether `depth` is divided by the opacity (the expected depth, as in nerfacc; 0 for an empty

@@ -1,4 +1,4 @@
-"""What the fused optimizers share: dense gradients, float32 state of half-precision variables, fused weight decay."""
+"""Shared by the fused optimizers: dense gradients, float32 state of half-precision variables, fused weight decay."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ class Adam(FusedOptimizer, keras.optimizers.Adam):
     The arguments, their meaning and the saved state are those of `keras.optimizers.Adam`, and so are the results:
     within 1e-6 after 100 steps. Schedules, clipping, EMA, gradient accumulation and loss scaling are Keras' own; weight
     decay and AMSGrad are part of the op. Like there, `epsilon` is the "epsilon hat" of Kingma and Ba 2015, section
-    2: it is added after the second moment's square root and not scaled by the bias correction. What differs:
+    2: it is added after the second moment's square root and not scaled by the bias correction. The differences:
 
     - Variables of float16 or bfloat16 have float32 moments and are updated in float32, then rounded. (In bfloat16,
       beta_2 = 0.999 would be 1, and the moments would never move.) Steps below half a unit in the last place are
@@ -57,7 +57,7 @@ class Adam(FusedOptimizer, keras.optimizers.Adam):
         weight_decay: float,
         step: tf.Tensor | None = None,
     ) -> None:
-        """`step`: the update's number, where somebody else counts; else the optimizer's own."""
+        """`step`: the update's number, where the caller counts; else the optimizer's own."""
         index = self._get_variable_index(variable)
         if step is None:
             with tf.device("CPU:0"):
@@ -85,8 +85,8 @@ class AdamW(Adam):
 
     Args:
       learning_rate: As for `keras.optimizers.AdamW`.
-      weight_decay: Times the learning rate: the part by which variables shrink at each step. What
-        `exclude_from_weight_decay` names is left out.
+      weight_decay: Times the learning rate: the part by which variables shrink at each step. Variables that
+        `exclude_from_weight_decay` names are left out.
       **kwargs: As for `metal_ops.optimizers.Adam`.
 
     Raises:

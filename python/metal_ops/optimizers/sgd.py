@@ -18,8 +18,8 @@ _keras.require_tensorflow_backend()
 class SGD(FusedOptimizer, keras.optimizers.SGD):
     """`keras.optimizers.SGD`, with momentum, Nesterov's momentum and weight decay in one fused, threaded op.
 
-    The arguments, their meaning, the saved state and the results are those of `keras.optimizers.SGD`. What differs is
-    said at `metal_ops.optimizers.Adam`: half-precision variables have float32 momentum, sparse gradients are
+    The arguments, their meaning, the saved state and the results are those of `keras.optimizers.SGD`. The differences
+    are those of `metal_ops.optimizers.Adam`: half-precision variables have float32 momentum, sparse gradients are
     summed into dense ones, and inside XLA the update is Keras' own.
 
     Args:

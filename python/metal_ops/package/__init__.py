@@ -40,7 +40,7 @@ __all__ = [*_FILES]  # noqa: PLE0604
 
 
 def __getattr__(name: str) -> Any:
-    # Who packs nothing does not wait for the shader compiler's modules, nor `--help` for TensorFlow.
+    # Programs that pack nothing do not wait for the shader compiler's modules, nor `--help` for TensorFlow.
     if name in _FILES:
         return getattr(importlib.import_module(f"{__name__}.{_FILES[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

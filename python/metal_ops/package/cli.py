@@ -145,7 +145,7 @@ def _file(text: str) -> tuple[str, Path]:
 
 @contextmanager
 def _sentences() -> Iterator[None]:
-    """What is wrong with a package is the user's to know, as what is wrong with an option."""
+    """Errors of a package are told to the user, as errors of an option are."""
     from .errors import PackageError
 
     try:

@@ -1,6 +1,6 @@
 """The file: a zip archive of stored members that begin at multiples of 64 bytes, so that weights are mapped, not read.
 
-`manifest.json` says what is in it, with the SHA-256 of each other member. Whatever bytes a file has, `open_file`
+`manifest.json` says what is in it, with the SHA-256 of each other member. Whatever the bytes of a file, `open_file`
 returns or raises PackageError: it looks at sizes before it reads, and nothing is ever unpacked to a path.
 """
 
@@ -38,7 +38,7 @@ def write(path: Path, manifest: dict[str, Any], members: Mapping[str, Iterable[A
 
     Args:
       path: The file.
-      manifest: What it says of itself; "members" is added.
+      manifest: The manifest; "members" is added.
       members: By name the parts of each, bytes or arrays, in order.
 
     Raises:
@@ -88,7 +88,7 @@ class File:
 
     Attributes:
       path: Where it lies.
-      manifest: What it says of itself, checked for its types (see manifest.py).
+      manifest: The manifest, checked for its types (see manifest.py).
     """
 
     def __init__(self, path: Path, data: memoryview, places: dict[str, tuple[int, int]]):
@@ -165,7 +165,7 @@ def open_file(path: Path) -> File:
 
 
 class _Bytes:
-    """What zipfile wants of a file, over the mapped bytes."""
+    """The file methods that zipfile needs, over the mapped bytes."""
 
     def __init__(self, mapped: mmap.mmap):
         self._mapped, self._at = mapped, 0

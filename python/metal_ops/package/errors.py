@@ -1,4 +1,4 @@
-"""What goes wrong with packages."""
+"""Errors of packages."""
 
 from __future__ import annotations
 

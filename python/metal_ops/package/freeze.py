@@ -10,7 +10,7 @@ import tensorflow as tf
 from metal_ops.package.errors import PackageError
 from metal_ops.package.function import ENTRY
 
-# What passes a variable's handle on as it is, by the attribute that says so.
+# Ops that pass a variable's handle on as it is, by the attribute that says so.
 PASS = {
     "Identity": "T",
     "Enter": "T",
@@ -124,7 +124,7 @@ def resolve_variables(graph: Any, variables: dict[str, Any]) -> None:
         its value.
 
     Raises:
-      PackageError: A node does with a variable what a value has not.
+      PackageError: A node does with a variable a thing that a value does not allow.
     """
     nodes = {node.name: node for node in graph.node}
     readers: dict[str, list[Any]] = {}

@@ -56,7 +56,7 @@ def make(
         # Each knows what the other may not: sizes that were fixed, and those after a loop.
         entry["shape"] = sizes(tensor.shape.merge_with(entry["shape"]))
     stateful = {op.type for op in wrapped.graph.get_operations() if op.op_def.is_stateful}
-    # Of the functions that are left, loops and what XLA compiles, no public name tells what their ops are.
+    # Functions that are left, loops and those that XLA compiles, have no public name for their ops.
     called = {node.op for function in graph.library.function for node in function.node_def}
     stateful |= {op for op in called if op.startswith(("Random", "Print", "Multinomial", "Write"))}
 
@@ -68,7 +68,7 @@ def make(
 
 
 def _without(graph: Any, names: Sequence[str]) -> Any:
-    """A graph without its arguments' Placeholders. What waits for one of them waits for nothing."""
+    """A graph without its arguments' Placeholders. Ops that wait for one of them wait for nothing."""
     kept = tf.compat.v1.GraphDef(versions=graph.versions, library=graph.library)
     gone, early = {*names}, {f"^{name}" for name in names}
     for node in graph.node:
@@ -85,8 +85,8 @@ class Function:
     Args:
       library: A GraphDef of `make`, which becomes this object's.
       place: The device that it is called on.
-      dtypes: Of its results.
-      shapes: Of its results, for graphs.
+      dtypes: Dtypes of its results.
+      shapes: Shapes of its results, for graphs.
     """
 
     def __init__(

@@ -18,19 +18,19 @@ from metal_ops.package.signature import Spec
 
 @dataclass(frozen=True)
 class Inspection:
-    """What a package says of itself.
+    """A package's description of itself.
 
     Attributes:
       path: The file.
-      function: What was saved.
+      function: The function that was saved.
       made_by: By name the versions of metal_ops and tensorflow, the device and the platform that it was saved for.
-      inputs: What the function takes.
-      outputs: What it returns.
+      inputs: The function's arguments.
+      outputs: Its results.
       ops: How many nodes there are by op.
       fused: The fused nodes: what each does, and how many there are.
       weights: The weights that are mapped, the largest first, and the bytes of each.
       bytes: The file's size.
-      shaders: By member the kernels in it and what it was compiled for.
+      shaders: By member its kernels and the targets it was compiled for.
       damaged: Members that are not what was saved, by their hashes.
 
     Example:
@@ -70,7 +70,7 @@ def inspect(path: str | Path) -> Inspection:
     """Says what is in a package. Nothing of it is run.
 
     Args:
-      path: What `save` wrote.
+      path: The file that `save` wrote.
 
     Returns:
       An `Inspection`.

@@ -29,9 +29,9 @@ class Package:
     """A loaded package, called like the function that was saved.
 
     Attributes:
-      name: What the function was called.
-      inputs: What it takes, in order.
-      outputs: What it returns, each with its place in the result.
+      name: The function's name.
+      inputs: Its arguments, in order.
+      outputs: Its results, each with its place in the result.
       device: "CPU" or "METAL".
 
     Example:
@@ -63,7 +63,7 @@ class Package:
           **kwargs: Inputs by name.
 
         Returns:
-          What the function returned, in the same dicts, lists and tuples.
+          The function's results, in the same dicts, lists and tuples.
 
         Raises:
           PackageError: An input is missing, unknown, or of another dtype or shape.
@@ -140,8 +140,8 @@ def load(
     is code, as a SavedModel is: hashes tell damage, not malice.
 
     Args:
-      path: What `save` wrote.
-      device: "CPU" or "METAL"; None for what it was saved for. What was saved for METAL runs on the CPU too.
+      path: The file that `save` wrote.
+      device: "CPU" or "METAL"; None for the device it was saved for. Packages saved for METAL run on the CPU too.
       verify: Whether to hold every member against its hash. False leaves out reading the weights.
       warm: Whether to run the function once, on zeros, so that the first call takes as long as later ones. Not done
         with functions that print, write or draw random numbers, and without effect where zeros are no input.

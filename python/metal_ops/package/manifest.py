@@ -1,4 +1,4 @@
-"""What a package says of itself, held against what it has to be: a file may come from anywhere."""
+"""A package's manifest, checked field by field: a file may come from anywhere."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ def fuse(request: bytes) -> bytes:
 
 
 def optimize(request: bytes, graph: bytes) -> bytes:
-    """What grappler makes of a graph: GraphDefs."""
+    """The graph after grappler: GraphDefs."""
     return _ask("optimize", request, graph)
 
 

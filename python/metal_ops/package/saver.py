@@ -46,15 +46,15 @@ def save(
       function_or_saved_model: A `tf.function`, a concrete function, any function of tensors, a Keras model (at
         inference), or a SavedModel's folder.
       path: The file to write, by convention with the suffix ".mpkg". It appears when it is whole.
-      signature: Which one of a SavedModel.
+      signature: Name of a signature of a SavedModel.
       shapes: Shapes by the names of inputs, or in their order: sizes that are unknown in the function can be fixed, and
         None leaves them open. A function without an input signature is traced with them: `tf.TensorSpec`s, or shapes
         that stand for float32.
       specialize: Values by the names of inputs, which are inputs no more: what follows from them is computed now. A
         function without an input signature gets Python's numbers and words as they are, and may branch on them.
       device: "CPU" or "METAL"; None for METAL if it is loaded, else the CPU.
-      targets: What shaders in Metal are compiled for: a processor as clang's -march has them ("x86-64-v3"), and GPUs
-        ("sm_80", "sm_90"). None for the compiler's own processor, and both GPUs if the device is one.
+      targets: The targets of shaders in Metal: a processor as clang's -march has them ("x86-64-v3"), and GPUs ("sm_80",
+        "sm_90"). None for the compiler's own processor, and both GPUs if the device is one.
 
     Returns:
       The path.
@@ -191,7 +191,7 @@ def _bind(graph: Any, traced: tracing.Traced, shapes: Any, specialize: Any) -> d
 
 
 def _replace(graph: Any, replaced: dict[str, Any], values: dict[str, Any]) -> dict[str, Any]:
-    """Constants, or placeholders for what is not to be folded; returns the values of those."""
+    """Constants, or placeholders for values that are not to be folded; returns the values of those."""
     total = sum(_bytes(value) for value in values.values())
     kept = {}
     for node in graph.node:
@@ -246,7 +246,7 @@ def _fixed(name: str, value: Any, tensor: Any) -> Any:
 def _results(graph: Any, traced: tracing.Traced) -> list[dict[str, Any]]:
     """Makes nodes of names of their own of the results.
 
-    TensorFlow's control edges have them wait for what the function does besides.
+    TensorFlow's control edges have them wait for the function's other effects.
     """
     entries = {}
     outputs = traced.concrete.outputs
@@ -282,7 +282,7 @@ def _optimized(graph: Any, fetches: list[str], on_metal: bool) -> Any:
 
 
 def _take_weights(graph: Any, values: dict[str, Any]) -> tuple[list[dict[str, Any]], list[Any]]:
-    """Large constants, and what was kept from folding: their entries, and the parts of weights.bin."""
+    """Large constants, and values that were kept from folding: their entries, and the parts of weights.bin."""
     entries: list[dict[str, Any]] = []
     parts: list[Any] = []
     places: dict[bytes, int] = {}

@@ -18,7 +18,7 @@ _REFERENCE = b"package:"
 
 
 def default_targets(device: Any) -> tuple[str, ...]:
-    """The compiler's own processor, and what GPUs it knows if a GPU is what the package is for."""
+    """The compiler's own processor, and the GPUs it knows if the package is for a GPU."""
     on_gpu = device is not None and device.has_own_memory
     return (toolchain.default_target(), *(gpu.TARGETS if on_gpu else ()))
 
@@ -52,7 +52,7 @@ def take_out(graph: Any, targets: Sequence[str]) -> tuple[dict[str, bytes], list
       targets: A processor of clang's -march, and GPUs.
 
     Returns:
-      The members by name, and what the manifest says of them.
+      The members by name, and the manifest's entries for them.
 
     Raises:
       PackageError: There is no compiler, or it refuses.

@@ -1,4 +1,4 @@
-"""What a packed function takes and returns, as the manifest has it."""
+"""The arguments and results of a packed function, as the manifest has them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is packed, as a concrete function with named inputs: of a function, a Keras model, or a SavedModel."""
+"""The function to pack, as a concrete function with named inputs: from a function, a Keras model, or a SavedModel."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ class Traced:
 
     Attributes:
       concrete: The function.
-      name: What it is called.
+      name: Its name.
       inputs: Its arguments' names, in its order.
       fixed: Those that were values when it was traced.
       result: The result's structure as JSON (see signature.describe).
-      keep: What holds its variables.
+      keep: The object that holds its variables.
     """
 
     concrete: Any
@@ -40,7 +40,7 @@ def trace(source: Any, signature: str, shapes: Any, specialize: Mapping[str, Any
 
     Args:
       source: See `save`.
-      signature: Of a SavedModel.
+      signature: Signature of a SavedModel.
       shapes: See `save`; those that are `tf.TensorSpec`s may be needed to trace at all.
       specialize: See `save`; numbers and words of Python are known to the function while it is traced.
     """

@@ -1,1 +1,1 @@
-"""What the package's programs share: errors, files, checkpoints, options, and how a command ends."""
+"""Shared by the package's programs: errors, files, checkpoints, options, and how a command ends."""

@@ -1,4 +1,4 @@
-"""Who the workers of a run are, from TF_CONFIG; knows nothing of TensorFlow."""
+"""The workers of a run, from TF_CONFIG; knows nothing of TensorFlow."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ class Cluster:
 
     Attributes:
       jobs: Addresses host:port by TensorFlow's names of jobs, "chief" before "worker".
-      job: Of this process.
-      index: Of this process among those of its job.
+      job: Job of this process.
+      index: Index of this process among those of its job.
     """
 
     jobs: dict[str, tuple[str, ...]]
@@ -74,7 +74,7 @@ def cluster_from(environment: Mapping[str, str]) -> Cluster | None:
         raise ProgramError(f"TF_CONFIG: expected JSON, {_SHOULD_BE}, got {short(text)}.") from None
     if not isinstance(config, dict) or not config.get("cluster"):
         if isinstance(config, dict):
-            return None  # as TensorFlow sees it: nobody else is there
+            return None  # as TensorFlow sees it: no other process is there
         raise ProgramError(f"TF_CONFIG: expected {_SHOULD_BE}, got {short(text)}.")
     cluster = Cluster(_jobs(config["cluster"]), *_task(config.get("task")))
     own = cluster.jobs.get(cluster.job, ())
@@ -131,7 +131,7 @@ def _task(task: Any) -> tuple[str, int]:
 
 
 def local_clusters(count: int) -> list[Cluster]:
-    """`count` workers on ports of this machine that nobody has."""
+    """`count` workers on free ports of this machine."""
     sockets = [socket.socket() for _ in range(count)]
     try:
         for one in sockets:
@@ -144,7 +144,7 @@ def local_clusters(count: int) -> list[Cluster]:
 
 
 def silent(cluster: Cluster, seconds: float = 2.0) -> list[str]:
-    """The addresses of other workers at which nobody listens."""
+    """The addresses of other workers that no process listens at."""
     found = []
     for rank, address in enumerate(cluster.addresses):
         host, _, port = address.rpartition(":")
@@ -158,7 +158,7 @@ def silent(cluster: Cluster, seconds: float = 2.0) -> list[str]:
 
 
 def horovod_rank(environment: Mapping[str, str]) -> int | None:
-    """Of this process among those that `horovodrun` started; None where it started none, or one."""
+    """Rank of this process among those that `horovodrun` started; None where it started none, or one."""
     found = environment.get("HOROVOD_RANK", "")
     if not found.isdecimal() or environment.get("HOROVOD_SIZE", "1") == "1":
         return None

@@ -1,4 +1,4 @@
-"""What the commands of programs have in common: options, how mistakes and Ctrl-C end them, and the device.
+"""Shared by the commands of programs: options, how mistakes and Ctrl-C end them, and the device.
 
 TensorFlow is imported only once the arguments are known to make sense, so that --help and mistakes answer at once.
 """
@@ -29,7 +29,8 @@ Config = TypeVar("Config", bound=Any)
 
 
 def words(program: str, description: str, *examples: tuple[str, str]) -> dict[str, Any]:
-    """What add_parser needs for a description that is wrapped, and examples (arguments, what they do) that are not."""
+    """The arguments of add_parser for a description that is wrapped, and examples (arguments, their effect) that are
+    not."""
     width = max(len(command) for command, _ in examples)
     lines = [
         f"  python -m metal_ops {program} {command:{width}}  {what}" for command, what in examples
@@ -115,7 +116,7 @@ def train_config(
 
 @contextmanager
 def naming_options() -> Iterator[None]:
-    """What a configuration refuses was an option."""
+    """Errors of a configuration name the option."""
     try:
         yield
     except ValueError as error:
@@ -173,7 +174,7 @@ def guarded(
         # TensorFlow's remarks about the CPU would push the first lines off the screen.
         os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
         try:
-            # What a command enters ends with it.
+            # Contexts that a command enters end with it.
             with terminated_as_interrupted(), ExitStack() as arguments.stack:
                 return command(arguments)
         except ProgramError as error:

@@ -1,4 +1,4 @@
-"""What a user can get wrong: raised with a sentence that names the file and the field, exit code 2."""
+"""Errors that a user can make: raised with a sentence that names the file and the field, exit code 2."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _shorten.maxstring = _shorten.maxother = _shorten.maxlong = 60
 
 
 def short(value: Any) -> str:
-    """`repr`, cut to what fits into a sentence.
+    """`repr`, cut to the length that fits into a sentence.
 
     Example:
       >>> len(short("x" * 10**6)) < 70
@@ -37,8 +37,8 @@ def printable(text: str) -> str:
 class ProgramError(Exception):
     """Bad input from the user: data, a checkpoint or an option.
 
-    The message is one sentence that names the file and the field, what was expected, what was
-    found and what to do; the command line prints it and exits with code 2.
+    The message is one sentence that names the file and the field, the expected value, the actual one and the remedy;
+    the command line prints it and exits with code 2.
     """
 
     exit_code = 2

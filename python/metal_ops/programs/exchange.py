@@ -47,7 +47,7 @@ class Exchange(abc.ABC):
     Attributes:
       name: In words.
       count: How many workers there are.
-      rank: Of this one; 0 is the chief.
+      rank: Rank of this one; 0 is the chief.
       by_rows: Whether a gradient of mostly zeros is better sent as rows.
       one_machine: Whether it is known that all workers run on one.
     """
@@ -70,16 +70,16 @@ class Exchange(abc.ABC):
         """
 
     def sum_bytes(self, size: Any) -> Any:
-        """What each worker sends where `size` bytes are added: that of a ring."""
+        """Bytes that each worker sends where `size` bytes are added: those of a ring."""
         return 2 * (self.count - 1) * size // self.count
 
     def gather_bytes(self, size: Any) -> Any:
-        """What each worker sends where it gives `size` bytes to all."""
+        """Bytes that each worker sends where it gives `size` bytes to all."""
         return (self.count - 1) * size
 
     @abc.abstractmethod
     def loss(self, error: tf.errors.OpError) -> ProgramError | None:
-        """What to end with, if the error says that others are gone, or that they cannot be reached."""
+        """The error to end with, if the given one says that others are gone, or that they cannot be reached."""
 
     def close(self) -> None:  # noqa: B027 - most have nothing to end
         """After the last call of all."""
@@ -89,7 +89,7 @@ class Collectives(Exchange):
     """`MultiWorkerMirroredStrategy` makes the servers and finds the others; TensorFlow's collectives do the rest.
 
     Args:
-      cluster: Who the workers are. Waits for all of them, deaf to signals; `launch.run` bounds that.
+      cluster: The workers. Waits for all of them, deaf to signals; `launch.run` bounds that.
 
     Raises:
       ProgramError: The address of this one cannot be served.
@@ -206,7 +206,7 @@ class Horovod(Exchange):
         return self._horovod.allreduce(values, op=self._horovod.Sum, name=f"metal_ops_{key}")
 
     def gather(self, values: tf.Tensor, key: Any) -> tf.Tensor:
-        # Its shape may change from call to call, and the name need not: a tensor as key tells shapes apart.
+        # Its shape may change from call to call, and the name does not have to: a tensor as key tells shapes apart.
         name = key if isinstance(key, int) else "rows"
         return self._horovod.allgather(values, name=f"metal_ops_{name}")
 

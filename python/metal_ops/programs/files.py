@@ -70,7 +70,7 @@ def run_folder(runs: Path, name: str | None, default: str, overwrite: bool = Fal
 
     Args:
       runs: Folder of all runs.
-      name: What the user called it; None takes `default`, numbered if that exists.
+      name: The user's name for it; None takes `default`, numbered if that exists.
       default: A name made from the scene.
       overwrite: Whether a named run may replace an older one.
 

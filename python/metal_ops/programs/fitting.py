@@ -30,7 +30,7 @@ _TILE = 200
 
 
 class Budget(Protocol):
-    """What a configuration says about the time to train, and how fast."""
+    """A configuration's time to train, and its learning rate."""
 
     @property
     def seconds(self) -> float | None: ...
@@ -43,7 +43,7 @@ class Budget(Protocol):
 
 
 class Fit(abc.ABC):
-    """Something that learns step by step; a program says what, how it is measured, and what it looks like.
+    """An object that learns step by step; a program defines its loss, its measure, and its picture.
 
     Two with the same configuration and number of steps hold the same bits, also when one of them was saved and loaded
     in between; that needs `steps` as the budget, as the learning rate follows the progress.
@@ -51,13 +51,13 @@ class Fit(abc.ABC):
     Args:
       model: Its configuration, a dataclass.
       config: How it learns, a dataclass.
-      state: What is learnt, by name.
+      state: The learnt variables, by name.
       optimizer: Keras', built for these.
 
     Attributes:
-      measure_name: The name of what `measure` gives.
+      measure_name: The name of `measure`'s result.
       step, seconds: How many were made, and how long they took, tracing included.
-      history: What was measured, each with step, seconds and loss.
+      history: The measurements, each with step, seconds and loss.
     """
 
     measure_name = ""
@@ -81,11 +81,11 @@ class Fit(abc.ABC):
 
     @abc.abstractmethod
     def picture(self) -> np.ndarray:
-        """What it looks like, uint8 [H, W, 3]."""
+        """Its picture, uint8 [H, W, 3]."""
 
     @abc.abstractmethod
     def words(self, value: float) -> str:
-        """What was measured, in words."""
+        """The measurement, in words."""
 
     @property
     def progress(self) -> float:
@@ -227,8 +227,8 @@ def run(fit: Fit, folder: Path, origin: dict[str, Any], console: Console, label:
 
     Args:
       fit: New or loaded.
-      folder: Of the run; made on the first write.
-      origin: What of, for the checkpoint.
+      folder: Folder of the run; made on the first write.
+      origin: The data's origin, for the checkpoint.
       console: Where progress goes.
       label: A name.
 

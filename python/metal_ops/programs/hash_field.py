@@ -48,8 +48,8 @@ class FieldConfig:
       n_levels: Resolutions of the grid.
       n_features_per_level: Values of a row.
       log2_hashmap_size: Base-2 logarithm of the most rows that a level has.
-      base_resolution: Of the coarsest level.
-      finest_resolution: Of the finest level.
+      base_resolution: Resolution of the coarsest level.
+      finest_resolution: Resolution of the finest level.
       n_neurons: Width of the network.
       n_hidden_layers: Its hidden layers.
 

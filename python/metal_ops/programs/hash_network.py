@@ -1,4 +1,4 @@
-"""The variables of a hash field, and what they compute."""
+"""The variables of a hash field, and their function."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ class HashNetwork(tf.Module):
       config: Its sizes.
       n_dims: Coordinates of a point.
       outputs: Values at a point.
-      seed: Of the initial values.
+      seed: Seed of the initial values.
       extra: Further inputs of the network.
-      interpolation: Of the grid.
-      **activation: Of the network, as `fused_mlp` takes it.
+      interpolation: Interpolation of the grid.
+      **activation: Activations of the network, as `fused_mlp` takes them.
 
     Raises:
       ProgramError: The grid's sizes make no sense together, or take more memory than there is.

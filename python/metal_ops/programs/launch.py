@@ -30,7 +30,7 @@ _GRACE = 10.0  # seconds that workers have to end by themselves
 
 
 class _Worker:
-    """A process, and what it says to nobody."""
+    """A process, and its unread output."""
 
     def __init__(
         self,
@@ -85,11 +85,11 @@ class _Worker:
 
 
 def environment(cluster: Cluster, folder: Path, local: bool) -> dict[str, str]:
-    """What a worker finds in its environment.
+    """The settings in a worker's environment.
 
     Args:
       cluster: With its place in it.
-      folder: Of files by which workers tell how far they are.
+      folder: Folder of files by which workers tell how far they are.
       local: Whether all workers are on this machine, and share it.
     """
     found = {
@@ -103,7 +103,7 @@ def environment(cluster: Cluster, folder: Path, local: bool) -> dict[str, str]:
 
 
 def _share(environment: Mapping[str, str], rank: int, count: int) -> dict[str, str]:
-    """What one of `count` workers has of its machine: threads, and a GPU where all are offered."""
+    """One worker's share of its machine, of `count`: threads, and a GPU where all are offered."""
     threads = max(cores() // count, 1)
     found = {
         "TF_NUM_INTRAOP_THREADS": environment.get("TF_NUM_INTRAOP_THREADS", str(threads)),
@@ -126,7 +126,7 @@ def run(
 
     Args:
       program: How errors begin.
-      argv: Of the command.
+      argv: Arguments of the command.
       workers: On this machine; or
       cluster: The one worker that is started here, as TF_CONFIG names it.
       wait: Seconds that workers wait for each other.
@@ -202,7 +202,7 @@ def _checkpoint(note: Path) -> Path | None:
 
 
 def _wait(group: list[_Worker], signals: _Signals, wait: float) -> str:
-    """Until all have ended; once one has failed, the others have little time left. A sentence where nobody came."""
+    """Until all have ended; once one has failed, the others have little time left. A sentence where no worker came."""
     deadline = None
     while any(worker.code is None for worker in group):
         time.sleep(0.05)
@@ -226,8 +226,8 @@ def _absent(worker: _Worker, wait: float) -> str:
         return f"{begin}, and the others of this machine are not ready; give more time by --wait."
     if absent := silent(worker.cluster):
         return (
-            f"{begin}, and nobody answers at {', '.join(absent)}; start the other workers, correct their addresses in "
-            "TF_CONFIG, or give more time by --wait."
+            f"{begin}, and there is no answer at {', '.join(absent)}; start the other workers, correct their "
+            "addresses in TF_CONFIG, or give more time by --wait."
         )
     return f"{begin}; all addresses answer, but not as workers of this run: TF_CONFIG differs by 'task' alone."
 
@@ -237,7 +237,7 @@ def _failed(program: str, group: list[_Worker]) -> int | None:
     killed = [worker for worker in group if worker.code is not None and worker.code < 0]
     for worker in group:
         code = worker.code
-        # Who reads another's memory while that one is killed may fail by what it finds there.
+        # A worker that reads another's memory while that one is killed may fail by what it finds there.
         if not killed and code is not None and code > 0 and code != LOST:
             words = worker.said()
             if len(group) > 1 and worker.rank:

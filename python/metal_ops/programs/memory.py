@@ -26,7 +26,7 @@ _PIECE = 1 << 18  # values that a thread takes at once
 _MOST_THREADS = 8  # they wait for memory, not for arithmetic
 _ALIGNED = 64  # TensorFlow copies what is not
 _PAGE = 1 << 16
-_UNUSED = 3  # references to what only a list has, a loop looks at, and a call asks about
+_UNUSED = 3  # references of the list itself, of the loop, and of the call's argument
 _MOST_RESULTS = 4
 _WORD = struct.Struct("<qq")
 
@@ -36,10 +36,10 @@ class LostPeer(Exception):
 
 
 class Lines:
-    """What the workers of one start inherit: the memory, and a line from the chief to each other worker.
+    """The workers' inheritance from one start: the memory, and a line from the chief to each other worker.
 
-    A line breaks when one of its ends closes, which the system does where a process is killed. So whoever starts the
-    workers closes its own copies.
+    A line breaks when one of its ends closes, which the system does where a process is killed. So the process that
+    starts the workers closes its own copies.
     """
 
     def __init__(self, count: int) -> None:
@@ -52,7 +52,7 @@ class Lines:
         return (self._memory, *(end.fileno() for end in ends))
 
     def environment(self, rank: int) -> dict[str, str]:
-        """What a worker finds in its environment."""
+        """The settings in a worker's environment."""
         return {MEMORY: ",".join(map(str, self.of(rank)))}
 
     def close(self) -> None:
@@ -69,7 +69,7 @@ def _nameless() -> int:
 
 
 def descriptors_from(environment: Mapping[str, str]) -> tuple[int, ...] | None:
-    """What `Lines.environment` said; None where the workers share no memory."""
+    """The value of `Lines.environment`; None where the workers share no memory."""
     text = environment.get(MEMORY)
     return None if not text else tuple(map(int, text.split(",")))
 
@@ -127,7 +127,7 @@ class Memory:
         begin = min(self.rank * share, own.size)
         self._each(begin, min(begin + share, own.size), add)
         self._meet(own.nbytes)
-        # Who is first writes to its own slot next: the total stays until all have come to their next call.
+        # The first worker writes to its own slot next: the total stays until all have come to their next call.
         return self._copy(total, own.size).reshape(values.shape)
 
     def gather(self, values: np.ndarray) -> np.ndarray:
@@ -137,7 +137,7 @@ class Memory:
         np.copyto(slots[self.rank], own)
         self._meet(own.nbytes)
         found = np.concatenate(slots[: self.count])
-        self._meet(own.nbytes)  # nobody writes while others read
+        self._meet(own.nbytes)  # none writes while others read
         return found.reshape(self.count * values.shape[0], *values.shape[1:])
 
     def close(self) -> None:
@@ -181,7 +181,7 @@ class Memory:
         return found
 
     def _raw(self, size: int) -> np.ndarray:
-        """Bytes that nobody else has: those of an earlier result that is gone, as new pages cost more than the sum."""
+        """Bytes that are not in use: those of an earlier result that is gone, as new pages cost more than the sum."""
         for raw in self._results:
             if raw.size == size and sys.getrefcount(raw) == _UNUSED:
                 return raw
@@ -190,7 +190,7 @@ class Memory:
         return raw
 
     def _meet(self, size: int) -> None:
-        """Returns once all are here. What they wrote before, others see: the system's calls are barriers."""
+        """Returns once all are here. Others see the values written before: the system's calls are barriers."""
         self._calls += 1
         word = _WORD.pack(self._calls, size)
         try:
@@ -206,7 +206,9 @@ class Memory:
                 for line in self._lines:
                     line.sendall(word)
         except TimeoutError:
-            raise LostPeer(f"nobody came to call {self._calls} for {self._patience:g} s") from None
+            raise LostPeer(
+                f"no other worker came to call {self._calls} for {self._patience:g} s"
+            ) from None
         except OSError as error:
             raise LostPeer(f"its line broke: {error.strerror}") from None
 

@@ -94,8 +94,8 @@ def curve(
     Args:
       path: Where to.
       history: Points with "seconds" and `name`.
-      name: Of what is plotted.
-      label: Of its axis.
+      name: Name of the plotted figure.
+      label: Label of its axis.
       title: Above the plot.
       log: Whether its axis is logarithmic.
     """

@@ -1,6 +1,7 @@
-"""Reading files that nobody vouches for: regular files of a bounded size, and one sentence where that fails.
+"""Reading files from untrusted sources: regular files of a bounded size, and one sentence where that fails.
 
-What a file declares (pixels, shapes, members) is held against limits and its bytes before memory is taken for it.
+The declared sizes in a file (pixels, shapes, members) are held against limits and its bytes before memory is taken for
+it.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ def check_memory(needed: int, where: str, remedy: str, error: type[ProgramError]
 
 
 def kind_of(path: Path, error: type[ProgramError]) -> str:
-    """What lies there: "file", "folder", "" for nothing.
+    """The kind of entry there: "file", "folder", "" for nothing.
 
     Raises:
       error: A device, a pipe or a socket, or a path that the system does not take.
@@ -106,10 +107,10 @@ def _reason(why: Exception) -> str:
 
 
 def read_json(path: Path, error: type[ProgramError]) -> Any:
-    """What a JSON file of at most `MOST_JSON` bytes holds.
+    """The content of a JSON file of at most `MOST_JSON` bytes.
 
     Raises:
-      error: With the line that is no JSON, the field that stands there twice, or what else is wrong.
+      error: With the line that is no JSON, the field that stands there twice, or another mistake.
     """
     with open_file(path, error) as file:
         data = file.read(MOST_JSON + 1)
@@ -184,7 +185,7 @@ def image_pixels(
 
     Args:
       path: The file.
-      error: What is raised.
+      error: The error to raise.
       upright: Whether it is turned as its EXIF data says, and not as the camera's sensor lay.
 
     Raises:
@@ -293,7 +294,7 @@ class Arrays:
         return shape, dtype
 
     def bytes(self, *names: str) -> int:
-        """What the arrays take in memory."""
+        """The bytes of the arrays in memory."""
         return sum(math.prod(self.headers[n][0]) * self.headers[n][1].itemsize for n in names)
 
     def read(self, name: str) -> np.ndarray:
@@ -310,11 +311,11 @@ def open_npz(path: Path, error: type[ProgramError], what: str) -> Iterator[Array
 
     Args:
       path: The file.
-      error: What is raised.
+      error: The error to raise.
       what: The file is called so in sentences: "not a readable ...".
 
     Raises:
-      error: Missing, damaged, or made to take what no machine has; also from what is read inside of the block.
+      error: Missing, damaged, or made to take more memory than any machine has; also from reads inside of the block.
     """
     with open_file(path, error, what) as file:
         try:

@@ -90,7 +90,7 @@ def configs_from(
 
 
 def data_from(header: dict[str, Any], where: str) -> str | None:
-    """The path in a checkpoint's header, None for what is built in.
+    """The path in a checkpoint's header, None for built-in data.
 
     Raises:
       CheckpointError: It is no path.

@@ -1,5 +1,5 @@
-"""Memory of the devices of one machine that each worker writes a part of and all read, so that what they say to each
-other need not go through the host."""
+"""Memory of the devices of one machine that each worker writes a part of and all read, so that their messages to
+each other do not have to go through the host."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What the workers of a run say to each other, by an `Exchange`.
+"""The messages between the workers of a run, by an `Exchange`.
 
-Variables are plain ones, and each worker's hold the same bits, as all have the same sums of gradients. What is said
-goes through host memory.
+Variables are plain ones, and each worker's hold the same bits, as all have the same sums of gradients. Messages go
+through host memory.
 """
 
 from __future__ import annotations
@@ -43,14 +43,15 @@ class Workers:
 
     Attributes:
       count: How many there are.
-      rank: Of this one; 0 is the chief, who writes the files.
+      rank: Rank of this one; 0 is the chief, who writes the files.
       asking: Whether this one was asked to stop.
       stopped: Whether any was, as all know since their last step.
       returned: Whether they were started again, as one was lost.
       through: How gradients go, in words.
       steps: That were taken together.
       bytes_sent: In these, by this worker.
-      seconds: In these, that this worker waited for others and sent; None where nobody knows, as devices do it.
+      seconds: Seconds of these in which this worker waited for others and sent; None where they are unknown, as devices
+          do it.
     """
 
     def __init__(self, exchange: Exchange) -> None:
@@ -75,7 +76,7 @@ class Workers:
 
     @property
     def seed(self) -> int:
-        """What a seed of this worker alone is XORed with; 0 for the chief. An int32."""
+        """The number that a seed of this worker alone is XORed with; 0 for the chief. An int32."""
         return (self.rank * 0x9E3779B1 + 2**31) % 2**32 - 2**31 if self.rank else 0
 
     def _keys(self, number: int = 1) -> int:
@@ -105,7 +106,7 @@ class Workers:
         self.exchange.close()
 
     def share(self, content: Any) -> Any:
-        """What the chief has, plain values, for all."""
+        """The chief's content, plain values, for all."""
         text = json.dumps(content).encode() if self.chief else b""
         with self.noticing(), tf.device(HOST):
             length = int(self.sum(tf.constant([len(text)]))[0])
@@ -166,13 +167,13 @@ class Workers:
     def mean(
         self, gradients: Sequence[tf.Tensor], numbers: Sequence[tf.Tensor], table: int | None = None
     ) -> tuple[list[tf.Tensor], tf.Tensor, tf.Tensor]:
-        """What a step exchanges.
+        """The exchange of a step.
 
         Args:
           gradients: float32, of this worker's share.
           numbers: float32 scalars.
-          table: Which gradient is one of a table whose rows are mostly zero: it goes as rows or whole, whichever is
-            fewer bytes; whole where the exchange has nothing from rows.
+          table: The gradient of a table whose rows are mostly zero: it goes as rows or whole, whichever is fewer bytes;
+            whole where the exchange has nothing from rows.
 
         Returns:
           The means of the gradients, the sums of the numbers [n], and float64 [2]: bytes that this worker sent, and
@@ -236,7 +237,7 @@ class Workers:
             )
             return total, as_rows
 
-        # What was sent is said by what sent it.
+        # The bytes sent are counted by the function that sent them.
         total, sent = tf.cond(as_rows < as_whole, by_rows, lambda: (self.sum(whole), as_whole))
         return tf.ensure_shape(total, whole.shape), sent
 
@@ -255,9 +256,10 @@ class Workers:
         """A step of all.
 
         Args:
-          train: Of the inputs and float32 [2], which are the last numbers that it gives to `mean`; returns numbers, so
-            ending, and what `mean` says that it cost. Numbers of a device that gave up waiting for others are NaN.
-          inputs: What `train` takes besides.
+          train: A function of the inputs and float32 [2], which are the last numbers that it gives to `mean`; returns
+            numbers, so ending, and the cost that `mean` reports. Numbers of a device that gave up waiting for others
+            are NaN.
+          inputs: The other arguments of `train`.
           seconds: That this worker's steps took so far.
           read: Whether to wait for the numbers. All workers say the same.
 
@@ -278,7 +280,7 @@ class Workers:
         return numbers
 
     def settle(self) -> list[float]:
-        """What the last step found, if nobody has read it; once it is here, the step is over.
+        """The last step's numbers, if they have not been read; once they are here, the step is over.
 
         Raises:
           LostWorker: A device gave up waiting for others.
@@ -310,7 +312,7 @@ class Workers:
         return folder
 
     def report(self) -> dict[str, Any]:
-        """What the steps cost, for metrics.json."""
+        """The costs of the steps, for metrics.json."""
         steps = max(self.steps, 1)
         return {
             "count": self.count,

@@ -98,7 +98,7 @@ def test_functions(blank, in_graph):
 
 
 def test_second_version():
-    """Whose blank is the first class."""
+    """Its blank is the first class."""
     x = sequences([[1, 2], [3], []], 6, 4, [6, 4, 5])
     moved = x | {
         "inputs": tf.concat([x["inputs"][:, :, 1:], x["inputs"][:, :, :1]], 2)[:, :2],

@@ -215,7 +215,7 @@ def test_convolutions_of_whole_numbers():
 
 # ---- complex numbers ------------------------------------------------------------------------------------------------
 
-# Units in the last place of what is far from the functions' poles; a power's grow with its logarithm.
+# Units in the last place of results far from the functions' poles; a power's grow with its logarithm.
 COMPLEX_FUNCTIONS = {
     **dict.fromkeys(["Acos", "Acosh", "Asin", "Asinh", "Atan", "Atanh", "Cos", "Cosh", "Expm1", "Log1p"], 8),
     **dict.fromkeys(["Sigmoid", "Sin", "Sinh", "Tan", "Tanh", "SigmoidGrad", "TanhGrad", "RsqrtGrad"], 8),
@@ -366,7 +366,7 @@ def test_changes_by_indices(dtype, kind):
 def test_variables_changed_by_indices(dtype):
     of = whole if dtype in INTEGERS else random
     before, updates = of((7, 33), dtype), of((4, 33), dtype, 1)
-    # Whole numbers divided by 0 are an error on the CPU alone; the least by -1 nobody's number.
+    # Integers divided by 0 are an error on the CPU alone; the least by -1 is undefined.
     updates = np.where(np.isin(updates, np.array([0, -1]).astype(updates.dtype)), updates.dtype.type(3), updates) \
         if dtype != "bool" else updates  # fmt: skip
     rows = np.array([3, 0, 3, 5], "int32")
@@ -517,8 +517,8 @@ def test_linear_steps_of_complex_weights(nesterov):
 
 NUMBERS = {"float32", "float16", "bfloat16", "complex64", "bool", *INTEGERS}
 SMALL = "int8 int16 int32 uint8 uint16 uint64"
-# Dtypes and ops, or attributes other than T, by why the CPU has kernels for them and the device has not. Of a pair of
-# dtypes the device has either with others.
+# Dtypes and ops, or attributes other than T, by why the CPU has kernels for them and the device does not. For a pair
+# of dtypes the device has either with others.
 MISSING = {
     "counts and variables of int32 TensorFlow keeps on the CPU, and gradients that are none": ("int32", """
         CountUpTo DebugGradientIdentity PreventGradient ResourceCountUpTo ResourceStridedSliceAssign
@@ -539,7 +539,8 @@ MISSING = {
 
 
 def missing() -> dict[str, set[str]]:
-    """Of ops with a kernel for the device the dtypes that Metal has, and only the CPU's kernels do.
+    """For ops with a kernel for the device: the dtypes that Metal has, and only the CPU's kernels
+    do.
 
     Where one attribute does not tell them from those that the device has, the dtypes of all: "int32/int64".
     """

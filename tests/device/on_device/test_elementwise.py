@@ -118,7 +118,7 @@ def test_functions_of_special_values():
     with np.errstate(all="ignore"):
         for name, (oracle, _, ulps) in UNARY.items():
             if name in ("Sin", "Cos", "Tan"):
-                continue  # of 1e30: nobody's digits
+                continue  # 1e30 leaves no digits
             expected = oracle(x.astype("float64")).astype("float32")
             got = on_device(unary(name)(put(x)))
             np.testing.assert_allclose(got, expected, rtol=(ulps + 1) * 2**-23, err_msg=name)
@@ -215,7 +215,7 @@ def test_functions_of_two(name):
             if oracle is not None:
                 check(got, oracle(wide(a), wide(b)), dtype, max(1, ulps))
                 continue
-            # What is cut off is the float32 quotient, on the CPU too, which for half rounds that first.
+            # The float32 quotient is cut off, on the CPU too, which for half rounds it first.
             with tf.device("CPU:0"):
                 expected = op(x=a.astype("float32"), y=b.astype("float32")).numpy()
             check(got, expected, dtype)
@@ -341,7 +341,7 @@ def test_comparisons_of_floats():
 
 # ---- gradients that are ops -----------------------------------------------------------------------------------------
 
-# Of (gradient, other operand) in float64; the operand's name; what random numbers are mapped to.
+# Slopes by (gradient, other operand) in float64; the operand's name; the map of random numbers.
 SLOPES = {
     "SqrtGrad": (lambda g, y: g / (2 * y), "y", lambda y: np.abs(y) + 0.5),
     "ReciprocalGrad": (lambda g, y: -g * y * y, "y", None),

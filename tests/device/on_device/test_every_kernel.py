@@ -1,5 +1,5 @@
 """Every op of the device in every dtype combination that it has kernels for, called with a few numbers: twice the same,
-and what TensorFlow's CPU finds in wider floats, as close as docs/errors.md says. Shapes, special values and bad
+and the results of TensorFlow's CPU in wider floats, as close as docs/errors.md says. Shapes, special values and bad
 arguments are in the tests of families.
 """
 
@@ -60,7 +60,7 @@ KERNELS = device_kernels()
 # products. More where series or rotations end.
 UNITS = {"float32": 16, "complex64": 16, "float16": 2, "bfloat16": 2}
 MORE = {"Betainc|Igammac?|Lu|Qr": 64}
-# What is committed is a processor's, with TensorFlow 2.18.
+# The committed figures are a processor's, with TensorFlow 2.18.
 AS_COMMITTED = not ON_GPU and tf.__version__.startswith("2.18.")
 
 
@@ -139,7 +139,7 @@ def test_nothing_else_is_left_out():
 
 @pytest.mark.parametrize("dtype", ["int16", "int32", "int64"])
 def test_indices(dtype):
-    """Of int16 they were read as if they were int32, whatever the CPU does."""
+    """int16 was read as if it were int32, whatever the CPU does."""
     x = np.arange(12, dtype=np.float32).reshape(3, 4)
     with tf.device("GPU:0"):
         dims = np.array(-1, dtype)

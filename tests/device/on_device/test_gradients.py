@@ -24,7 +24,7 @@ SIDE = 8
 STEP = 2**-12
 STEPS = {"Max.*|.*Segment(Max|Min)|FloorMod": 2**-14, "Cast": 0.25}
 
-# What has a gradient function, but not one of a derivative of numbers that are given.
+# Ops with a gradient function, but not one of a derivative of given numbers.
 OTHERS = {
     "Switch|Merge|Enter|Exit|NextIteration|PlaceholderWithDefault|PreventGradient|Optional.*|Ragged.*|"
     "DebugGradientIdentity|CheckNumerics": "control flow, variants, what only watches",
@@ -37,8 +37,8 @@ OTHERS = {
     "FractionalMaxPool": "of other windows with each call: test_fractional.py",
     "BlockLSTM(V2)?": "TensorFlow's gradient of it, on the CPU, too, is not quite one: test_layers.py compares these",
 }
-# Of complex numbers TensorFlow's functions for these are not their derivatives; that of the last one is, where nothing
-# depends on the phases of eigenvectors: test_linalg.py.
+# For complex numbers TensorFlow's functions for these are not their derivatives; that of the last one is, where
+# nothing depends on the phases of eigenvectors: test_linalg.py.
 REAL = ["EuclideanNorm", "Sign", "SquaredDifference", "SelfAdjointEigV2"]
 # Inputs that TensorFlow's gradient functions take for constants.
 CONSTANTS = {
@@ -161,7 +161,7 @@ def test_gradient(op, dtype, monkeypatch):
         for i, x in enumerate(called(t)):
             if i not in weights:
                 weights[i] = numbers(rng, (2, *x.shape), x.dtype)
-            # The lowest number stands for what nothing was found for.
+            # The lowest number stands for places without a maximum.
             x = tf.where(tf.abs(x) < 1e30, x, tf.zeros_like(x))
             term = tf.cast(tf.math.real(weights[i]), tf.float64) * tf.cast(
                 tf.math.real(x), tf.float64
@@ -183,7 +183,7 @@ def test_gradient(op, dtype, monkeypatch):
     assert (size > 0.1) != bool(re.fullmatch(FLAT, op))
 
 
-# What TensorFlow's gradient functions make that the device has no kernel for, by why. All else has one.
+# Ops of TensorFlow's gradient functions that the device has no kernel for, by why. All else has one.
 FALLS_BACK = {
     "MatrixInverse": ("ImageProjectiveTransformV[23]", "of 3 x 3 transforms, a few numbers an image"),
     "SparseSlice": ("ExtractVolumePatches", "of sparse tensors, which are the CPU's"),

@@ -16,7 +16,7 @@ SHAPES = [(), (0,), (1,), (7,), (3, 5), (2, 0, 3), (2, 3, 4), (1, 5, 1, 2)]
 
 
 def numbers(shape) -> np.ndarray:
-    """Of all sizes, so that sums and products pass 2^31."""
+    """All sizes, so that sums and products pass 2^31."""
     return np.random.default_rng(7).integers(-(2**31), 2**31, shape, np.int64).astype(np.int32)
 
 

@@ -1,4 +1,4 @@
-"""`tf.data`'s copies to the device happen while it works on what came before."""
+"""`tf.data` copies to the device while it works on earlier batches."""
 
 from __future__ import annotations
 
@@ -58,5 +58,5 @@ def test_the_next_batch_is_copied_during_the_step() -> None:
         during = first < copies["start"][0] and copies["end"][0] < last
         if during:
             break
-    may_be_made.release(TRIES)  # nobody waits for what nobody takes
+    may_be_made.release(TRIES)  # none waits for a batch that is never taken
     assert during, "each copy waited for the step"

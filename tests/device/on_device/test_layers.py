@@ -12,7 +12,7 @@ import pytest
 import tensorflow as tf
 
 raw = tf.raw_ops
-# What the one rounding of a result may change, as a part of it.
+# The change by the one rounding of a result, as a part of it.
 ROUNDING = {"float32": 0.0, "float16": 2**-11, "bfloat16": 2**-8}
 INTEGERS = ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"]
 
@@ -30,7 +30,7 @@ def as_list(outputs):
 
 
 def run(op, inputs, host=(), **attrs):
-    """What the op gives on the device, the second time as the first."""
+    """The op's results on the device, the second time as the first."""
     with tf.device("GPU:0"):
         placed = {k: v if k in host else tf.identity(v) for k, v in inputs.items()}
         got, again = (as_list(op(**placed, **attrs)) for _ in range(2))
@@ -93,7 +93,7 @@ def test_lstm_cell(dtype, peephole):
             k: random((batch, cells), dtype, 20 + i) for i, k in enumerate(["cs_grad", "h_grad"])
         }
         check(raw.LSTMBlockCellGrad, x | more, dtype, use_peephole=peephole)
-    # Of no sequences, which the CPU refuses.
+    # No sequences, which the CPU refuses.
     x = lstm_inputs(0, 3, 4, dtype)
     assert [y.shape for y in run(raw.LSTMBlockCell, x, use_peephole=peephole)] == [(0, 4)] * 7
 
@@ -257,7 +257,7 @@ def test_projective_transform(dtype, mode):
                 images=random(shape, dtype), transforms=tf.constant(transforms, tf.float32),
                 output_shape=tf.constant(size), fill_value=tf.constant(3.0),
             )  # fmt: skip
-            # What is cut off to a whole number may be one less.
+            # A number that is truncated may be one less.
             error = 1.01 / 100 if dtype in INTEGERS and interpolation == "BILINEAR" else 1e-5
             common = dict(error=error, interpolation=interpolation, fill_mode=mode)
             check(
@@ -353,7 +353,7 @@ def test_fake_quant(bits, narrow):
         ]:  # fmt: skip
             (want,) = on_cpu(op, inputs, **more, **attrs)
             (got,) = run(op, inputs, **more, **attrs)
-            # What lies between two steps to the last bit may be rounded to either.
+            # A value between two steps to the last bit may be rounded to either.
             off = np.abs(got.numpy() - want.numpy())
             assert (off <= 1.001 * step + 1e-5).all() and (off > 1e-5).sum() <= off.size / 500
         back = dict(gradients=slope, inputs=x)

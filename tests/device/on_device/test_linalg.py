@@ -36,7 +36,7 @@ def near(got, want, error=1e-4):
 
 
 def well_conditioned(shape, dtype, seed=0):
-    """Whose triangles are."""
+    """Its triangles are well conditioned."""
     return (matrices(shape, dtype, seed) / shape[-1] + 2 * np.eye(shape[-1])).astype(dtype)
 
 
@@ -54,7 +54,7 @@ def test_triangular_solve(dtype):
                     lower=lower,
                     adjoint=conjugated,
                 )
-                # What is on the other side of the diagonal does not count.
+                # The other side of the diagonal does not count.
                 triangle = wide(np.tril(a) if lower else np.triu(a))
                 triangle = adjoint(triangle) if conjugated else triangle
                 near(got, np.linalg.solve(triangle, wide(b)), 1e-5)

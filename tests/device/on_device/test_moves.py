@@ -1,7 +1,7 @@
 """Stock ops that move elements, take and change them by indices, and sum them up cumulatively, against the CPU.
 
-What is moved must be the same to the bit, in every dtype. Changes by indices happen in the indices' order, as on the
-CPU, so these are the same, too.
+Moved elements must be the same to the bit, in every dtype. Changes by indices happen in the indices' order, as on
+the CPU, so these are the same, too.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def test_space_depth_and_batch(dtype):
                 want = op(input=tf.constant(value), block_size=block).numpy()
             np.testing.assert_array_equal(on_device(got), want.transpose(0, 3, 1, 2))
     parts = {"bool": "uint8", "complex64": "float32", "complex128": "float64"}
-    if dtype in parts:  # the CPU has none of the rest, but for what these are made of
+    if dtype in parts:  # the CPU has none of the rest, except the ops they consist of
         for op, shape, attributes in [
             (raw.SpaceToBatchND, (2, 4, 6, 3), dict(block_shape=[2, 3], paddings=[[1, 1], [0, 0]])),
             (raw.SpaceToBatch, (2, 4, 6, 3), dict(block_size=2, paddings=[[1, 1], [0, 2]])),

@@ -19,7 +19,7 @@ from tests.device.test_loading import CACHED
 
 raw = tf.raw_ops
 FLOATS = ["float32", "float16", "bfloat16"]
-# What the one rounding of a result may change, as a part of it; and at least: float16 has fixed steps near 0.
+# The change by the one rounding of a result, as a part of it; and at least: float16 has fixed steps near 0.
 ROUNDING = {"float32": 0.0, "float16": 2**-11, "bfloat16": 2**-8}
 SMALLEST = {"float32": 1e-37, "float16": 2**-25, "bfloat16": 1e-37}
 
@@ -84,7 +84,7 @@ PRODUCTS = [
 
 # Terms at a time are for processors; whose vectors have 512 bits, has no need of them.
 WAYS = pytest.mark.parametrize("way", [None, CACHED])
-# Of several blocks of terms and more panels of columns than a thread takes.
+# Several blocks of terms and more panels of columns than a thread takes.
 MANY_TERMS = [((75, 300), (300, 280)), ((37, 129), (129, 128)), ((36, 128), (128, 17))]
 
 
@@ -229,7 +229,8 @@ def both_layouts(op, inputs, name, shape, dtype, nchw, strides, padding, dilatio
 
     with tf.device("CPU:0"):
         wide = {k: tf.cast(v, tf.float32) for k, v in inputs.items() if k != name}
-        # Of an empty batch oneDNN returns a tensor of the input's shape, so one image stands in for it there.
+        # For an empty batch oneDNN returns a tensor of the input's shape, so one image stands in for it
+        # there.
         images = x if shape[0] else tf.zeros((1, *shape[1:]), dtype)
         want = op(**{name: tf.cast(images, tf.float32)}, **wide, **window(False)).numpy()
         want = want[: shape[0]]
@@ -562,7 +563,7 @@ def test_bad_arguments():
         assert raw.Conv2D(
             input=x[..., :0], filter=tf.ones((1, 1, 0, 4)), strides=[1, 1, 1, 1], padding="SAME"
         ).shape == (1, 4, 4, 4)
-        # Of the input's gradient, height and width are enough.
+        # For the input's gradient, height and width are enough.
         d_x = raw.Conv2DBackpropInput(
             input_sizes=[4, 4],
             filter=tf.ones((1, 1, 4, 3)),

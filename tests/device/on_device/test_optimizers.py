@@ -55,7 +55,7 @@ def assert_near(got, want, dtype: str = "float32", label: str = "") -> None:
 
 
 def arguments(name: str, dtype, shape) -> tuple[dict, dict]:
-    """Values of the variables, and of what else there is."""
+    """Values of the variables, and of the other arguments."""
     slots, inputs, _ = STEPS[name]
     kind = np.dtype(tf.as_dtype(dtype).as_numpy_dtype)
     rng = np.random.default_rng(5)
@@ -100,7 +100,7 @@ def test_steps(name, dtype):
                 options = {**attributes, "use_locking": locking}
                 got = apply(GPU, name, variables, rest, **options)
                 again = apply(GPU, name, variables, rest, **options)
-                # What the dtype cannot say is no matter here: the CPU's step in float32 of the same numbers.
+                # The dtype's precision does not matter here: the CPU's step in float32 of the same numbers.
                 want = apply("CPU:0", name, single(variables), single(rest), **options)
                 for key, value in want.items():
                     np.testing.assert_array_equal(got[key], again[key])
@@ -222,7 +222,7 @@ def test_bad_arguments(name):
 
 
 def in_session(device, build, runs: int = 2):
-    """What `build` returns, a list of tensors, is run after the initializer of all variables."""
+    """The result of `build`, a list of tensors, is run after the initializer of all variables."""
     with tf.Graph().as_default(), tf.device(device):
         results = build()
         with v1.Session() as session:

@@ -91,7 +91,7 @@ def test_dtypes(dtype):
 
 
 def test_variables_of_pieces_and_pieces_of_variables():
-    """Whoever writes a variable leaves alone what shares its memory."""
+    """Writing a variable leaves alone the tensors that share its memory."""
     with tf.device("GPU:0"):
         x = tf.identity(tf.constant(VALUES))
         low, high = tf.split(x, 2)
@@ -103,7 +103,7 @@ def test_variables_of_pieces_and_pieces_of_variables():
             np.testing.assert_array_equal(on_device(part + 0.0), want)
         want = VALUES[:24] + VALUES[24:]
         want[0] = 0
-        # Of a part that nobody else has.
+        # A part that is shared with nothing.
         lone = tf.Variable(tf.zeros_like(low))
         lone.assign(tf.split(x, 2)[1])
         lone.assign_add(low)
@@ -162,7 +162,7 @@ def test_memory_goes_with_the_last_piece():
         assert in_use() == before
 
 
-# Of elements of each size, sides of fewer than a tile, of several and a part, of more than a thread turns.
+# Elements of each size, sides of fewer than a tile, of several and a part, of more than a thread turns.
 @pytest.mark.parametrize("dtype", ["uint8", "float16", "float32", "complex64", "complex128"])
 def test_turned(dtype):
     for shape, perm in [

@@ -1,4 +1,4 @@
-"""What the profiler says of known work: each thing once, under its name, at its time."""
+"""The profiler's record of known work: each thing once, under its name, at its time."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_each_op_appears_once_with_its_names(x) -> None:
     assert profile.strings[root["name"]].startswith("sqrt_float")
     assert root["grid"].tolist() == [4096, 1, 1]
     assert 1 <= root["group"][0] <= 1024
-    assert root["bytes"] >= 2 * 4096 * 4  # what is read and what is written
+    assert root["bytes"] >= 2 * 4096 * 4  # bytes read and written
 
 
 def test_a_library_op_and_the_devices_own_copies() -> None:
@@ -99,7 +99,7 @@ def test_times_are_in_order_and_inside_the_call(x) -> None:
 
 
 def test_names_where_others_lay_before() -> None:
-    """What a session that has ended called its node lies where the next one's name does."""
+    """The name of a node in an ended session lies where the next one's name does."""
     called = [f"node{i:04}_" + "of_a_session" * 2000 for i in range(30)]
     with profiler.trace() as profile:
         for name in called:
@@ -123,7 +123,7 @@ def test_waits_are_seen(x) -> None:
         metal_ops.device.synchronize()
     waits = of(profile, "wait")
     assert len(waits)
-    # A GPU may have done most before anybody waits.
+    # A GPU may have done most before the first wait.
     left = of(profile, "shader")["end"].max() - waits["start"].min()
     assert (waits["end"] - waits["start"]).sum() > left // 4
     del y

@@ -121,7 +121,7 @@ def dequantized(numbers, low, high, mode, narrow):
 
 
 @pytest.mark.parametrize("to", [tf.float32, tf.bfloat16], ids=lambda t: t.name)
-# Of others TensorFlow has no arguments of functions on GPUs.
+# For other types TensorFlow has no arguments of functions on GPUs.
 @pytest.mark.parametrize("dtype", [tf.qint8, tf.quint8, tf.qint32], ids=lambda t: t.name)
 def test_dequantize(dtype, to):
     kind = np.dtype(dtype.as_numpy_dtype)[0].name

@@ -68,7 +68,7 @@ def test_counters_that_overflow():
 
 
 def test_keys_that_the_device_makes():
-    """Of work that nobody has waited for: outside of functions, and in one."""
+    """Keys of work that has not been waited for: outside of functions, and in one."""
 
     def reversed_counter():
         key = tf.reverse(tf.constant([12345], tf.uint64), [0])
@@ -147,7 +147,7 @@ def test_bad_arguments():
 
 
 def test_generators_in_variables():
-    """Of tf.random.Generator: read and moved on as on the CPU, also over the counter's end."""
+    """tf.random.Generator: read and moved on as on the CPU, also over the counter's end."""
     start = np.array([2**63 - 3, 7, -12345], np.int64)
     for delta in (0, 1, 5, 2**40, 2**55):
         found = []

@@ -1,4 +1,4 @@
-"""What `device.report` says of functions whose ops run on the device, on the CPU, or on both."""
+"""`device.report` about functions whose ops run on the device, on the CPU, or on both."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """ResNet-50 at a usual rate: as far from float64 as the CPU's float32 is.
 
 Batch norm over few numbers, and masks of ReLU, make large differences of small ones: pictures that are rounded
-otherwise change gradients by per cents, and the loss after a step in its second digit. What rounding does is measured
+otherwise change gradients by per cents, and the loss after a step in its second digit. The effect of rounding is
+measured
 beside: on the CPU with the pictures as they are, and with some of their numbers changed by a unit in the last place.
 """
 

@@ -1,4 +1,4 @@
-"""What TensorFlow's graph optimizers make of a graph after they have placed it runs on the device, too.
+"""Graphs that TensorFlow's graph optimizers have rewritten after placement run on the device, too.
 
 Each rewrite is forced by a graph of its own, and the graph that ran is looked at: a rewrite that did not happen fails.
 """
@@ -28,7 +28,7 @@ def image_matrix(x):
 
 
 def upsampled(x):
-    """What Keras' UpSampling layers and old segmentation models do by hand."""
+    """The ops that Keras' UpSampling layers and old segmentation models write by hand."""
     x = tf.reshape(x, [1, 3, 1, 3, 1, 1])
     return tf.reshape(x * tf.ones([1, 1, 2, 1, 2, 1], x.dtype), [1, 6, 6, 1])
 
@@ -257,7 +257,7 @@ def normalized(x):
     return tf.nn.relu(norm(y, *np.ones((4, 2), "float32"), is_training=False)[0])
 
 
-# What else changes placed graphs: lowering of loops, and the optimizers of single ops.
+# The other changes of placed graphs: lowering of loops, and the optimizers of single ops.
 OTHERS = {
     "while": (loop, "Enter Merge Switch NextIteration Exit", "While"),
     "accumulate_n": (
@@ -361,7 +361,7 @@ VERB = r"Replace|Simplify|Remove|Reduce|MulConv|ConstantPushDown|Partial|Merge|M
     sys.platform != "linux", reason="reads TensorFlow's libraries as they are on Linux"
 )
 def test_none_is_left_out():
-    """What a release of TensorFlow rewrites anew is not in the tables."""
+    """New rewrites of a later release of TensorFlow are not in the tables."""
     known = NO_REWRITE.union(*TABLES.values())
     found = in_tensorflow()
     assert {*ARITHMETIC, *CONSTANTS} <= found, {*ARITHMETIC, *CONSTANTS} - found

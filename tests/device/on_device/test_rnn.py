@@ -281,7 +281,7 @@ def test_layers_are_what_keras_writes_out(keras, name, mask):
      dict(use_bias=False), dict(dtype="float64")],
 )  # fmt: skip
 def test_what_keras_writes_out(keras, given):
-    """By Keras' own conditions, and in a dtype that the device has not."""
+    """By Keras' own conditions, and in a dtype that the device does not have."""
     layer = keras.layers.LSTM(3, **given)
     x = tf.ones([2, 4, 5], tf.float64 if "dtype" in given else tf.float32)
 

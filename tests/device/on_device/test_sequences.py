@@ -1,4 +1,5 @@
-"""Segments, partitions, stitches, reversed sequences, and other moves by what tensors say, against the CPU."""
+"""Segments, partitions, stitches, reversed sequences, and other moves by tensors of indices, against the
+CPU."""
 
 from __future__ import annotations
 
@@ -207,7 +208,7 @@ def test_reverse_sequence(dtype):
 @pytest.mark.parametrize("dtype", NUMBERS)
 def test_gradient_of_mirrored_edges(dtype):
     shapes = [((9,), [[2, 3]]), ((6, 8), [[1, 2], [0, 3]]), ((3, 4), [[0, 0], [0, 0]])]
-    # Of so many rows those that mirror nothing are copied.
+    # With so many rows those that mirror nothing are copied.
     shapes += [
         ((25,), [[2, 3]]),
         ((3, 24, 2), [[0, 0], [0, 3], [0, 0]]),

@@ -1,4 +1,4 @@
-"""Kernels that take several elements at a time, at sizes around how many that are: vectors, and what is left over."""
+"""Kernels that take several elements at a time, at sizes around that number: vectors, and the remainder."""
 
 from __future__ import annotations
 

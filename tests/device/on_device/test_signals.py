@@ -62,7 +62,7 @@ def test_of_any_length(length):
         near(
             run(raw.RFFT, dict(input=tf.constant(x)) | sizes, host=["fft_length"])[0], half, length
         )
-        # Imaginary parts of what has no counterpart do not count.
+        # Imaginary parts of elements without a counterpart do not count.
         alone = np.arange(half.shape[-1]) % max(length / 2, 1) == 0
         half = (half + np.where(alone, 3j, 0)).astype("complex64")
         (got,) = run(raw.IRFFT, dict(input=tf.constant(half)) | sizes, host=["fft_length"])

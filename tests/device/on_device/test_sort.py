@@ -152,7 +152,8 @@ def test_histogram_boundaries_are_those_of_doubles():
 
 
 def test_histograms_of_many_bins():
-    """Of floats that lie close to each other, or far from 0, the shader's division does not say the bin."""
+    """For floats that lie close to each other, or far from 0, the shader's division does not give the
+    bin."""
     rng = np.random.default_rng(6)
     for low, high, bins in [
         (0, 1, 10000),

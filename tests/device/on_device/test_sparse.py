@@ -1,4 +1,4 @@
-"""Sparse matrices by dense ones, and what is unique, on the device against the CPU."""
+"""Sparse matrices by dense ones, and unique elements, on the device against the CPU."""
 
 from __future__ import annotations
 

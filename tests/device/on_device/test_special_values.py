@@ -2,7 +2,7 @@
 functions of large, tiny and nearly equal numbers.
 
 The oracle is TensorFlow's CPU kernel in float64, whose special values are the mathematical ones or a convention; a row
-says where results differ, and why. Of complex numbers it is C99's Annex G, which NumPy's complex128 follows.
+says where results differ, and why. For complex numbers it is C99's Annex G, which NumPy's complex128 follows.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def named(ops: str, row: Row) -> dict[str, Row]:
 
 
 PLAIN = Row()
-CHOICE = Row(signs=False)  # of equal zeros, and of what a mask takes away
+CHOICE = Row(signs=False)  # signs of equal zeros, and of masked values
 HIDDEN = (
     lambda g, x: ~np.isfinite(g) & ~(x > 0),
     0.0,
@@ -166,7 +166,7 @@ def call(op: str, device: str, *tensors: Any) -> np.ndarray:
 
 
 def off(got: np.ndarray, want: np.ndarray, row: Row) -> np.ndarray:
-    """Which are no roundings of float64 numbers, infinities and NaN."""
+    """Differences that are no roundings of float64 numbers, infinities and NaN."""
     if got.dtype.kind in "bi":
         return got != want
     with np.errstate(over="ignore", invalid="ignore"):
@@ -365,7 +365,7 @@ COMPLEX_TWO: dict[str, Where] = {
 
 
 def plain_products(op: str) -> bool:
-    """Of operators, whose parts are products of floats as on the CPU: what float64 holds may be infinite."""
+    """Operators whose parts are products of floats as on the CPU: finite float64 results may be infinite."""
     return bool(re.search("Mul|Square|Grad|Xlog|Pow", op))
 
 
@@ -444,7 +444,7 @@ def test_large_complex_numbers(op):
 
 # ---- which ops ------------------------------------------------------------------------------------------------------
 
-# What has no row, by why.
+# Ops without a row, by why.
 ELSEWHERE = {
     "moves numbers, or compares them as a row's op does": "Bitcast|BroadcastTo|Concat.*|Cast|Complex|DeepCopy|Diag.*"
     "|DynamicPartition|.*DynamicStitch|Empty|Extract.*|Fill|Gather.*|InplaceUpdate|.*Matrix(Band|Diag|SetDiag).*|OneHot"

@@ -50,7 +50,7 @@ def test_assign(dtype, shape):
         kept = v.read_value()
         v.assign_add(c)
         np.testing.assert_array_equal(v.numpy(), b + c)
-        # Somebody still reads the old value: it must not change under them.
+        # The old value is still read: it must not change under its readers.
         np.testing.assert_array_equal(kept.numpy(), b)
         v.assign_sub(c)
         v.assign_sub(b)
@@ -77,7 +77,7 @@ def test_count_up_to():
             assert session.run(variable) == 5
 
 
-# What a slice is given, and the shape of it where not the slice's.
+# The argument of a slice, and its shape where not the slice's.
 SLICES = {
     "a row": (np.s_[1], ()),
     "rows": (np.s_[1:3], (2, 4, 6)),
@@ -302,7 +302,7 @@ def test_memory_is_given_back():
 
 
 def test_gathering_copies_no_variable():
-    """Although somebody holds what was read of it, whose memory that is too."""
+    """Although a result that was read, and shares its memory, is still held."""
     from metal_ops import device
 
     with tf.device(GPU):

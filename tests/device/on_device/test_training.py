@@ -63,7 +63,7 @@ def output_shape(shape, kernel, strides, dilations, padding):
     return (shape[0], *out.shape[1:])
 
 
-# Of which a filter's gradient is taken line by line, in one part or several, of few columns or many.
+# A filter's gradient is taken line by line, in one part or several, of few columns or many.
 LONG_LINES = [
     ((2, 5, 40, 3), (3, 5, 3, 70), (1, 1), (1, 1), "SAME"),
     ((3, 30, 57, 5), (7, 7, 5, 64), (2, 2), (1, 1), "SAME"),
@@ -73,7 +73,7 @@ LONG_LINES = [
 ]
 
 
-# Of several blocks of terms and more panels of columns than a thread takes.
+# Several blocks of terms and more panels of columns than a thread takes.
 MANY_TERMS = [
     ((2, 9, 13, 40), (3, 3, 40, 300), (1, 1), (1, 1), "SAME"),
     ((3, 7, 8, 50), (2, 3, 50, 49), (2, 1), (1, 1), "VALID"),
@@ -456,7 +456,7 @@ def test_reductions_keep_nan():
 @pytest.mark.parametrize("dtype", FLOATS)
 def test_norms(dtype):
     for shape, axes in REDUCTIONS:
-        # Whose squares are beyond float16.
+        # Numbers whose squares are beyond float16.
         x = (numbers(shape, dtype) * 90).astype(numpy_type(dtype))
         want = np.sqrt(np.sum(wide(x) ** 2, axis=axes))
         if dtype == "float16":
@@ -583,7 +583,7 @@ def network_losses(device: str, steps: int) -> list[float]:
         return [float(step(images, labels)[0]) for _ in range(steps)]
 
 
-# What has no values that a device computes with: arguments, results, their copies, shapes known beforehand.
+# Ops without values that a device computes with: arguments, results, their copies, shapes known beforehand.
 FREE = {"_Arg", "_Retval", "_Send", "_Recv", "NoOp", "Const", "_HostSend", "_HostRecv"}
 
 

@@ -13,7 +13,7 @@ raw = tf.raw_ops
 DTYPES = ["float32", "float16"]
 WHOLE = ["int32", "int64"]
 SEEDS = [(0, 0), (1, -2), (2**40, -7)]
-# Far below 1 to far above it, where algorithms change, and what has no such numbers.
+# Far below 1 to far above it, where algorithms change, and values without such numbers.
 ALPHAS = np.array([0.05, 1.0, 0.6, 7.5, 1000.0, np.nan, -0.9, -0.5, 0.0, np.inf], np.float32)
 RATES = np.array([0.0, 0.3, 9.9, 10.0, 11.0, 500.0, -2.0], np.float32)
 

@@ -27,7 +27,7 @@ IMAGES = [
     ((1, 4, 4, 17), (4, 4), (1, 1), "SAME"),
     ((3, 1, 1, 1), (1, 1), (1, 1), "VALID"),
     ((1, 9, 5, 2), (1, 4), (3, 1), "SAME"),
-    # Of as many channels a thread has several.
+    # With as many channels a thread has several.
     ((1, 5, 4, 8), (3, 2), (2, 1), "SAME"),
     ((2, 5, 4, 32), (3, 3), (2, 1), "SAME"),
 ]
@@ -405,7 +405,7 @@ def test_bad(op, inputs, attrs, error, says):
 
 
 ANY_DIMENSIONS = {
-    # Shapes, and what is not as it is by default.
+    # Shapes, and attributes that are not the defaults.
     "images": ((3, 6, 7, 4), (3, 2, 4, 5), dict(strides=[1, 2, 1, 1])),
     "dilated": ((3, 6, 7, 4), (3, 2, 4, 5), dict(strides=[1] * 4, dilations=[1, 2, 1, 1])),
     "padded": ((3, 6, 7, 4), (3, 2, 4, 5), dict(
@@ -426,7 +426,7 @@ def test_convolutions_of_any_dimensions(name, dtype):
 
 
 def test_convolutions_with_channels_first():
-    """Which the CPU has not."""
+    """The CPU does not have them."""
     for shape, of_filter, turn in [
         ((3, 6, 7, 4), (3, 2, 4, 5), (0, 3, 1, 2)),
         ((2, 3, 6, 7, 4), (2, 3, 2, 4, 5), (0, 4, 1, 2, 3)),

@@ -1,4 +1,4 @@
-"""What ops refuse when they run they refuse in the words of TensorFlow's CPU kernels, after the op's name."""
+"""Ops refuse arguments at run time in the words of TensorFlow's CPU kernels, after the op's name."""
 
 from __future__ import annotations
 

@@ -144,7 +144,7 @@ const std::map<std::string, std::function<void()>> kCases = {
        @autoreleasepool {
          Check(Buffer(63 << 20) == nil, "63 MiB beside the slabs");
          Log();
-         // More managed memory than half of what is free is never asked for.
+         // More managed memory than half of the free memory is never asked for.
          id<MTLBuffer> host = Buffer(48 << 20, MTLResourceStorageModeShared);
          Check(host != nil && [host contents], "48 MiB of the host");
          std::string log = Log();
@@ -493,7 +493,7 @@ const std::map<std::string, std::function<void()>> kCases = {
        Check(hostmetal_open_memory(0, name, &again) && again == address, "not what was shared");
        memset(name, 1, sizeof name);
        Check(!hostmetal_open_memory(0, name, &again), "opened what nobody shares");
-       // What has no name is given back.
+       // Memory without a name is given back.
        const size_t before = fake_taken();
        fake_fail("cuIpcGetMemHandle", 801);
        Check(!hostmetal_share_memory(0, 1 << 20, name, &address), "shared without a name");
@@ -576,8 +576,8 @@ const std::map<std::string, std::function<void()>> kCases = {
      [] {
        id<MTLComputePipelineState> pipeline = Pipeline(@"scale");
        const std::string module = Log();
-       // Only what the kernel uses; constants as numbers, and what they switch off stays for the
-       // JIT to remove.
+       // Only the functions that the kernel uses; constants as numbers, and the code they switch
+       // off stays for the JIT to remove.
        Has(module, ".entry msl_scale(");
        HasNot(module, "msl_grid");
        HasNot(module, "msl_other");
@@ -622,7 +622,8 @@ const std::map<std::string, std::function<void()>> kCases = {
            [e dispatchThreads:MTLSizeMake(8, 1, 1) threadsPerThreadgroup:MTLSizeMake(8, 1, 1)];
          }));
        };
-       // 96 bytes beside them. Up to 48 KiB nothing is asked for, and what was is not again.
+       // 96 bytes beside them. Up to 48 KiB nothing is asked for, and an earlier request is not
+       // repeated.
        Check(launch(49056) == "no error", "48 KiB");
        HasNot(Log(), "attribute");
        Check(launch(98304) == "no error", "96 KiB");

@@ -1,6 +1,6 @@
-// Stands for libcuda.so.1 where no GPU is: memory is the host's, a stream runs at once, and what
-// would have been compiled and launched is written down for the test to read. Built as a shared
-// object; HOSTMETAL_LIBCUDA names it.
+// Stands for libcuda.so.1 where no GPU is: memory is the host's, a stream runs at once, and the
+// modules and launches are written down for the test to read. Built as a shared object;
+// HOSTMETAL_LIBCUDA names it.
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,9 +37,9 @@ struct Event {
 // library answers CUDA_ERROR_DEINITIALIZED then.
 std::mutex& mutex = *new std::mutex;
 std::string& log_text = *new std::string;
-// What the next call of a function answers.
+// The answer of a function's next call.
 std::map<std::string, int>& failing = *new std::map<std::string, int>;
-int lost = 0;  // what all calls answer, once a kernel has faulted
+int lost = 0;  // the answer of all calls, once a kernel has faulted
 std::map<char*, size_t>& pinned = *new std::map<char*, size_t>;  // the program's own pages
 uint64_t managed = 0;
 uint64_t ticks = 0;

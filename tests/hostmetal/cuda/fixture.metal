@@ -1,4 +1,4 @@
-// What the driver's tests launch: every sort of argument, and function constants.
+// The kernels that the driver's tests launch: every sort of argument, and function constants.
 #include <metal_stdlib>
 using namespace metal;
 

@@ -1,7 +1,7 @@
 """The CPU's tests once more, on the device; and runs of one computation on both.
 
-What a test of the CPU says of an op (oracles, derivatives, bad arguments, NaN) has to hold on the device as well. A
-device file names the CPU's test modules, and what they test is run there; a guard makes sure that it is.
+The CPU's tests of an op (oracles, derivatives, bad arguments, NaN) have to hold on the device as well. A device
+file names the CPU's test modules, whose tests are run there; a guard makes sure that they are.
 """
 
 from __future__ import annotations
@@ -85,7 +85,8 @@ def guard(monkeypatch: pytest.MonkeyPatch, ops: Iterable[str]) -> list[str]:
 
 
 def on_both(function: Callable[..., Any], *arrays: Any) -> tuple[list[Any], list[Any]]:
-    """What a function of tensors returns on the CPU and on the device, as NumPy arrays in float64 where inexact."""
+    """The results of a function of tensors on the CPU and on the device, as NumPy arrays in float64 where
+    inexact."""
     results = []
     for device in ("CPU:0", "GPU:0"):
         with tf.device(device):

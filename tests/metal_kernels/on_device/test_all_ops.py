@@ -87,7 +87,7 @@ def combinations(op: op_def_pb2.OpDef, device: str) -> set[Combination]:
 
 
 def missing(op: op_def_pb2.OpDef) -> list[str]:
-    """What the CPU has and the device has not, without a reason."""
+    """Dtypes that the CPU has and the device does not, without a reason."""
 
     def is_excused(combination: Combination) -> bool:
         return any(

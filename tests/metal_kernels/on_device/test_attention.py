@@ -57,7 +57,7 @@ def test_all_ways(size, options, way, monkeypatch):
         )
 
 
-# Of one query, heads that share keys are taken together.
+# For one query, heads that share keys are taken together.
 @pytest.mark.parametrize("way", ["groups", "warpgroups"])
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 @pytest.mark.parametrize(
@@ -101,7 +101,8 @@ def joined(monkeypatch, join, *arrays, **options):
 @pytest.mark.parametrize("way, dtype", WAYS)
 @pytest.mark.parametrize("size", MANY_PARTS, ids=str)
 def test_who_joins_the_parts(size, way, dtype, monkeypatch):
-    """Who is the last to have one, or a launch: of the keys of all, of some, and of none; with NaN in some part."""
+    """The last to have a part joins them, or a launch: the keys of all, of some, and of none; with NaN in some
+    part."""
     monkeypatch.setenv("METAL_OPS_ATTENTION", way)
     q, k, v, _ = test_attention.make(*size, dtype)
     lengths = np.array([size[4] // 3, 0])[: size[0]]
@@ -127,7 +128,7 @@ def test_who_joins_the_parts(size, way, dtype, monkeypatch):
 
 @pytest.mark.parametrize("way", ["groups", "warpgroups"])
 def test_parts_of_many_calls(way, monkeypatch):
-    """Of some sizes in turns, which are counted in the same places, with many under way."""
+    """Some sizes in turns, which are counted in the same places, with many under way."""
     monkeypatch.setenv("METAL_OPS_ATTENTION", way)
     sizes = [(1, 4, 4, 1, 1100, 16, 16), (2, 4, 1, 1, 600, 16, 16), (1, 2, 2, 40, 700, 16, 16)]
     given = [[tf.constant(x) for x in test_attention.make(*size, "float16")[:3]] for size in sizes]

@@ -1,7 +1,7 @@
 """Every launch in kernels/ and every shader of the library is run here once.
 
-Names, kinds and sizes of arguments are checked against a shader when it is first launched: what nobody runs, nobody
-has checked. What the results are is tested elsewhere.
+Names, kinds and sizes of arguments are checked against a shader when it is first launched: shaders that never run
+are never checked. Their results are tested elsewhere.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from tests.processes import Process
 OPS = ["metal_fused_conv2d"]
 
 
-# What is refused, and what is about names.
+# Tests of refusals, and of names.
 guard = again.guarding(
     OPS,
     [
@@ -41,7 +41,7 @@ class TestTiles(
         on_cpu, [*ELSEWHERE, *(name for name in vars(on_cpu) if name.startswith("test_gradient"))]
     )
 ):
-    """What an Apple GPU runs: threadgroup tiles, multiplied as simdgroup matrices."""
+    """The path of an Apple GPU: threadgroup tiles, multiplied as simdgroup matrices."""
 
     @pytest.fixture(autouse=True)
     def tiles(self, monkeypatch):
@@ -70,7 +70,7 @@ def test_agrees_with_the_cpu_and_with_itself(monkeypatch, shaders, dtype):
 
 
 # Images, channels, filters, window, strides, dilations, padding: channels of 16 bytes, of some of the types or of
-# none; several blocks of rows and of columns, and what is left of them.
+# none; several blocks of rows and of columns, and their remainders.
 GROUPED = [
     ((2, 9, 8), 16, 19, (3, 3), (1, 1), (1, 1), "SAME"),
     ((1, 13, 11), 24, 70, (3, 2), (2, 1), (1, 1), "VALID"),

@@ -17,7 +17,7 @@ from tests.metal_kernels.on_device import again
 OPS = ["metal_fused_mat_mul"]
 
 
-# What is refused before an op runs.
+# Arguments that are refused before an op runs.
 guard = again.guarding(
     OPS,
     ["test_bad_arguments", "test_bad_arguments_of_the_function"],
@@ -33,7 +33,7 @@ class TestOnDevice(again.tests_of(on_cpu)):
 class TestTiles(
     again.tests_of(on_cpu, [name for name in vars(on_cpu) if name.startswith("test_gradient")])
 ):
-    """What an Apple GPU runs: threadgroup tiles, multiplied as simdgroup matrices."""
+    """The path of an Apple GPU: threadgroup tiles, multiplied as simdgroup matrices."""
 
     @pytest.fixture(autouse=True)
     def tiles(self, monkeypatch):
@@ -60,7 +60,7 @@ def test_agrees_with_the_cpu_and_with_itself(monkeypatch, shaders, dtype):
         again.assert_same_bits(lambda placed=placed, run=run: run(*placed))
 
 
-# Rows, terms, columns: of few rows each number that has a shader, blocks with what is left of them, lines that lie at
+# Rows, terms, columns: of few rows each number that has a shader, blocks with their remainders, lines that lie at
 # multiples of 16 bytes and others, and less than 16 bytes of terms.
 SIZES = [
     (1, 300, 70), (2, 264, 72), (3, 77, 5), (4, 256, 40), (7, 203, 33), (8, 512, 64), (8, 3, 24), (12, 200, 72),

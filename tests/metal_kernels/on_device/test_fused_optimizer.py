@@ -133,7 +133,7 @@ def test_the_same_bits_every_time() -> None:
 
 
 def test_what_was_read_before_does_not_change() -> None:
-    """A variable's memory is shared with whoever has read it until somebody writes, also with work not yet done."""
+    """A variable's memory is shared with its readers until it is written, also with work not yet done."""
     with tf.device(GPU):
         variable, m, v = (tf.Variable(tf.ones(100_003)) for _ in range(3))
         alias = tf.identity(variable)
@@ -203,7 +203,7 @@ def test_updates_from_many_threads_are_all_made() -> None:
     np.testing.assert_array_equal(variable, np.full(5000, -200.0))
 
 
-# What goes wrong at run time: changed arguments of fused_adam.
+# Errors at run time: changed arguments of fused_adam.
 INVALID: dict[str, Callable[[], dict[str, Any]]] = {
     "shape of m": lambda: dict(m=tf.Variable(tf.zeros(3))),
     "dtype of v": lambda: dict(v=tf.Variable([0.0, 0.0], dtype=tf.float16)),
@@ -323,7 +323,8 @@ def test_equals_keras(soft_placement: None, ours: Any, name: str) -> None:
 
 @pytest.mark.parametrize("kind", [Adam, AdamW, SGD])
 def test_runs_with_soft_placement_off(kind: Any) -> None:
-    """What a plain step needs is all there: nothing goes through the CPU but the scalars."""
+    """Everything that a plain step needs is there: nothing goes through the CPU except the
+    scalars."""
     actual = train(GPU, lambda: kind(0.02), 5)
     expected = train(CPU, lambda: kind(0.02), 5)
     for a, b in zip(actual, expected, strict=True):

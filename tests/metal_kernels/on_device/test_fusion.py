@@ -1,4 +1,4 @@
-"""The fusion pass on the Metal device: on by default, for what is placed there, with the result of the plain ops."""
+"""The fusion pass on the Metal device: on by default, for nodes placed there, with the result of the plain ops."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def test_activations(name, dtype):
 @pytest.mark.parametrize("decomposed", [False, True])
 @pytest.mark.parametrize("nchw", [False, True], ids=["NHWC", "NCHW"])
 def test_batch_norm(nchw, decomposed, dtype):
-    """TensorFlow's op and what Keras writes, along the channels of either layout; with a bias before."""
+    """TensorFlow's op and Keras' ops, along the channels of either layout; with a bias before."""
     t = operands(dtype, nchw=nchw)
     layout = "NCHW" if nchw else "NHWC"
     mean, variance = values((6,), seed=8), tf.constant(np.abs(values((6,), seed=9)))

@@ -166,7 +166,7 @@ def test_rows_outside_of_the_levels_are_zero(op: str) -> None:
 
 
 def loss_gradients(device: str) -> list[np.ndarray]:
-    """What an Eikonal loss needs: gradients of a function of the gradient with respect to the points."""
+    """The gradients of an Eikonal loss: of a function of the gradient with respect to the points."""
     with tf.device(device):
         points = tf.constant(CASE.arrays["points"])
         table = tf.constant(CASE.arrays["table"])

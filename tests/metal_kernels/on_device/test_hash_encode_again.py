@@ -12,7 +12,7 @@ from tests.metal_kernels.on_device import again
 from tests.metal_kernels.on_device.test_hash_encode import ATOMIC_SLACK
 
 OPS = tuple(test_hash_encode.RAW_NAMES.values())
-# What is refused before an op is made.
+# Arguments that are refused before an op is made.
 REFUSED = (
     *("test_public_function", "test_raw_ops", "test_raw_ops_inputs_of_derivatives"),
     "test_mixed_dtypes_are_refused",

@@ -1,4 +1,4 @@
-"""What metal_kernel refuses, on the Metal device: the CPU's tests again."""
+"""Arguments that metal_kernel refuses, on the Metal device: the CPU's tests again."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ def test_fused_and_on_the_device(tmp_path, dtype):
     ]
     close(*as_float, ROUNDING[dtype])
     assert np.abs(as_float[0]["out"]).max() > 0.1
-    # What was saved for the device has kernels on the CPU as well.
+    # A package that was saved for the device has kernels on the CPU as well.
     on_cpu = package.load(path, device="CPU")(PICTURES.astype(given.dtype.as_numpy_dtype))
     assert all(value.device.endswith("CPU:0") for value in on_cpu.values())
     close(

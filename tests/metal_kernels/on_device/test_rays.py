@@ -1,7 +1,7 @@
 """Rendering, scans, marching and distortion along rays on the Metal device.
 
 First everything that tests of the CPU kernels ask, asked of the device: the same oracles, cases and tolerances. Then
-what only two devices have: they agree, in results and in what they say of bad arguments.
+tests that need two devices: they agree, in results and in the errors for bad arguments.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ for _family in ("volume_render", "packed_scan", "ray_march", "distortion_loss"):
 
 
 ADOPTED = [name for name in globals() if name.startswith("test_")]
-# Whose questions are refused before an op runs.
+# Tests whose arguments are refused before an op runs.
 REFUSED = {"test_volume_render_bad_ways_to_say_which_ray"}
 
 

@@ -25,7 +25,7 @@ from tests.device.on_device.test_special_values import (
 
 
 def silu(x: np.ndarray) -> np.ndarray:
-    """Of -infinity NaN, as TensorFlow has it."""
+    """NaN for -infinity, as TensorFlow has it."""
     return x * sigmoid(x)
 
 
@@ -81,17 +81,18 @@ def slope_of_robust_loss(alpha: float):
 
 
 def cross_entropy(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Of the first of two classes, log(1 + e^(b - a)). Of an infinite logit NaN, as TensorFlow has it."""
+    """The first of two classes, log(1 + e^(b - a)). NaN for an infinite logit, as TensorFlow has it."""
     return np.where(np.isposinf(np.maximum(a, b)), np.nan, np.logaddexp(0, b - a))
 
 
 def focal(x: np.ndarray) -> np.ndarray:
-    """Of a target of 1, alpha 1/4 and gamma 2. log(1 + e^x) - x, which is NaN at infinity, as TensorFlow has it."""
+    """For a target of 1, alpha 1/4 and gamma 2. log(1 + e^x) - x, which is NaN at infinity, as TensorFlow has
+    it."""
     q = sigmoid(-x)
     return np.where(np.isposinf(x), np.nan, 0.25 * q * q * np.logaddexp(0, -x))
 
 
-# What is called, its oracle, arguments, and the row.
+# The function, its oracle, arguments, and the row.
 OURS = {
     "softshrink": (metal_ops.softshrink, softshrink, [NUMBERS], Row()),
     "softshrink_grad": (
@@ -130,7 +131,7 @@ def test_values(name, place):
     assert not len(bad), f"{name}: {len(bad)} of {len(got)}, as (arguments, result, right): {shown}"
 
 
-# What has no row, by why.
+# Functions without a row, by why.
 ELSEWHERE = {
     "sums of products": "attention|bias|conv|gemm|mat_mul|mlp|norm|recurrent|rope|scaled_dot|fused",
     "a row's op has the formula": "scale_slope|robust|focal|softmax|swiglu|softshrink|null_op",

@@ -39,7 +39,7 @@ def of_a_grid(number: int) -> Callable[[], list[np.ndarray]]:
 
 
 def of_rays(number: int) -> Callable[[], list[np.ndarray]]:
-    """As many rays as nobody else has: a number that is read on the host."""
+    """A number of rays that no other test has: a number that is read on the host."""
     indices = tf.constant(np.arange(number + 1, dtype=np.int32))
     n_rays = tf.constant(number + 3)
     return lambda: [raw_ops.pack_ray_indices(indices, n_rays).numpy()]
@@ -92,7 +92,7 @@ def test_results(make: Callable[[int], Callable[[], list[np.ndarray]]]) -> None:
 
 
 def test_a_fork_in_the_middle_of_a_turn() -> None:
-    """The child waits for nobody who is not there."""
+    """The child waits for no thread that is not there."""
     has_it, done = threading.Event(), threading.Event()
 
     def hold() -> None:

@@ -1,5 +1,5 @@
-// What kernels for rows of a variable do first (EnsureSparseVariableAccess of TensorFlow's headers):
-// from then on all that is read of it is copied.
+// The first step of kernels for rows of a variable (EnsureSparseVariableAccess of TensorFlow's
+// headers): from then on all reads of it are copies.
 
 #include "tensorflow/core/framework/op.h"
 #include "tensorflow/core/framework/op_kernel.h"

@@ -1,4 +1,4 @@
-// What launches.mm launches rightly and wrongly.
+// The shaders that launches.mm launches rightly and wrongly.
 
 #include <metal_stdlib>
 

@@ -39,7 +39,7 @@ static inline kern_return_t mach_port_deallocate(task_t task, mach_port_t port) 
   return port == 2 ? KERN_SUCCESS : KERN_INVALID_ARGUMENT;
 }
 
-// In pages. What Linux does not count is 0.
+// In pages. Numbers that Linux does not count are 0.
 struct vm_statistics64 {
   natural_t free_count;
   natural_t active_count;

@@ -1,4 +1,5 @@
-// What programs ask a Mac's kernel about the machine, as far as the names have a meaning here.
+// The questions of programs to a Mac's kernel about the machine, as far as the names have a meaning
+// here.
 #ifndef HOSTMETAL_SYSCTL_H_
 #define HOSTMETAL_SYSCTL_H_
 
@@ -32,7 +33,7 @@ static inline int hostmetal_sysctl_processor(void* value, size_t* length) {
   return *found ? hostmetal_sysctl_text(found, value, length) : (errno = ENOENT, -1);
 }
 
-// The value, whose size becomes *length, or -1 with ENOENT: a Mac has not every name either.
+// The value, whose size becomes *length, or -1 with ENOENT: a Mac does not have every name either.
 static inline int sysctlbyname(const char* name, void* value, size_t* length, void* changed,
                                size_t changed_length) {
   int64_t found = 0;

@@ -15,8 +15,10 @@ from metal_ops._version import __version__ as __version__
 
 
 def _running_as_program() -> bool:
-    # `python -m metal_ops` imports this file first, while sys.argv[0] still is "-m". The doctor has to run there
-    # although the library may be broken, and `--help` should not wait for TensorFlow.
+    # `python -m metal_ops` and the script `metal_ops` import this file first; of the former, sys.argv[0] still is "-m".
+    # The doctor has to run there although the library may be broken, and `--help` should not wait for TensorFlow.
+    if sys.argv and sys.argv[0].endswith("/metal_ops"):
+        return True
     if sys.argv[:1] != ["-m"]:
         return False
     arguments = sys.orig_argv[1:]

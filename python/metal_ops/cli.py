@@ -12,6 +12,7 @@ import importlib
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NoReturn
 
 # command: (module, summary). A command whose module is not in this installation is not listed.
 COMMANDS = {
@@ -52,6 +53,13 @@ in Python:
 """
 
 
+class Parser(argparse.ArgumentParser):
+    """A parser, and those of its commands, whose mistakes take two lines: usages of dozens of options hide them."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: {message}\n`{self.prog} --help` lists the options.\n")
+
+
 def available() -> dict[str, tuple[str, str]]:
     """The commands that are installed: {command: (module, summary)}."""
     here = Path(__file__).parent
@@ -70,7 +78,7 @@ def make_parser(command: str | None) -> argparse.ArgumentParser:
     epilog = EPILOG
     if "nerf" not in commands:
         epilog = "".join(line for line in EPILOG.splitlines(keepends=True) if " nerf " not in line)
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="python -m metal_ops",
         description="Metal ops for TensorFlow: hash encoding and friends, fast on CPU, portable to Apple GPUs.",
         epilog=epilog,

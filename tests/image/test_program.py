@@ -124,7 +124,7 @@ def test_a_terminal_shows_the_picture(tmp_path):
     """And picture.png is there before the end."""
     model = ModelConfig(n_levels=4, log2_hashmap_size=10, finest_resolution=32, n_neurons=16)
     fit = ImageFit(
-        Picture("waves", smooth(40, 30)), model, TrainConfig(seconds=2.0, steps=None, batch=256)
+        Picture("waves", smooth(40, 30)), model, TrainConfig(seconds=None, steps=200, batch=256)
     )
     seen = []
     measure = fit.measure

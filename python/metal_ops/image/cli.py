@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from metal_ops.programs.command import (
     add_budget,
+    add_checkpoint_every,
     add_device,
     add_output,
     console_for_people,
     guarded,
+    hold,
     naming_options,
     positive,
     refuse_used_up,
@@ -90,7 +92,7 @@ def _add_fit(commands: Any) -> None:
         help="of Adam, at first (%(default)s)",
     )
     add_device(parser)
-    add_output(parser, "the picture's name")
+    add_checkpoint_every(add_output(parser, "the picture's name"))
     parser.add_argument(
         "--resume",
         type=Path,
@@ -181,7 +183,9 @@ def _fit(arguments: argparse.Namespace) -> int:
     from .train import ImageFit
 
     folder = run_folder(arguments.runs, arguments.name, picture.name, arguments.overwrite)
-    return fit_run(ImageFit(picture, model, train), folder, data, console)
+    hold(arguments, folder)
+    fit = ImageFit(picture, model, train)
+    return fit_run(fit, folder, data, console, arguments.checkpoint_every)
 
 
 def _fit_of(
@@ -191,7 +195,7 @@ def _fit_of(
     from metal_ops.programs import checkpoint
     from metal_ops.programs.records import configs_from, data_from, with_budget
 
-    header, arrays, where = checkpoint.load_run(folder)
+    header, arrays, where = checkpoint.load_run(folder, "image")
     from .train import ImageFit
 
     model, train = configs_from(header, where, ModelConfig, TrainConfig)
@@ -213,24 +217,25 @@ def _fit_of(
 
 
 def _resume(arguments: argparse.Namespace, console: Console) -> int:
-    from .run import fit_run
-
     if arguments.data is not None:
         raise ProgramError(
             f"--resume {arguments.resume}: goes on with the picture of that run; leave {arguments.data} out."
         )
     fit, data = _fit_of(arguments, arguments.resume, console, renewed=True)
     refuse_used_up(fit, arguments.resume)
-    return fit_run(fit, arguments.resume, data, console)
+    from .run import fit_run
+
+    folder = hold(arguments, arguments.resume)
+    return fit_run(fit, folder, data, console, arguments.checkpoint_every)
 
 
 def _eval(arguments: argparse.Namespace) -> int:
     from metal_ops.programs.files import write_json
 
-    from .train import every_pixel
-
     console = console_for_people()
     fit, _ = _fit_of(arguments, arguments.folder, console)
+    from .train import every_pixel
+
     psnr, pixels = every_pixel(fit)
     write_json(arguments.folder / "eval.json", {"psnr": psnr, "pixels": pixels, "steps": fit.step})
     console.print(f"{psnr:.2f} dB, of {pixels:,} pixels.", highlight=False)
@@ -247,7 +252,7 @@ def _render(arguments: argparse.Namespace) -> int:
     target = arguments.out or arguments.folder / "render.png"
     if target.suffix.lower() != ".png":
         raise ProgramError(f"--out {target}: a picture is a .png.")
-    header, arrays, where = checkpoint.load_run(arguments.folder)
+    header, arrays, where = checkpoint.load_run(arguments.folder, "image")
     whole_width, whole_height = (
         number_from(header, name, where, 1, 1 << 17) for name in ("width", "height")
     )

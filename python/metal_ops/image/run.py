@@ -10,6 +10,7 @@ import tensorflow as tf
 from rich.console import Console
 
 from metal_ops.programs import fitting, pictures
+from metal_ops.programs.command import CHECKPOINT_EVERY
 from metal_ops.programs.files import write_json
 
 from .train import ImageFit, every_pixel
@@ -24,14 +25,20 @@ def origin_of(data: str | None, fit: ImageFit) -> dict[str, Any]:
     return {"data": data, "width": fit.picture_of.width, "height": fit.picture_of.height}
 
 
-def fit_run(fit: ImageFit, folder: Path, data: str | None, console: Console) -> int:
+def fit_run(
+    fit: ImageFit,
+    folder: Path,
+    data: str | None,
+    console: Console,
+    checkpoint_every: float = CHECKPOINT_EVERY,
+) -> int:
     """Fits to the end of the budget, or to Ctrl-C, and leaves everything in the folder.
 
     Returns:
       The exit code: 0, or 130 after Ctrl-C.
     """
     name = fit.picture_of.name
-    interrupted = fitting.run(fit, folder, origin_of(data, fit), console, name)
+    interrupted = fitting.run(fit, folder, origin_of(data, fit), console, name, checkpoint_every)
     psnr, pixels = every_pixel(fit, _MOST_SCORED)
     picture = fit.picture_of
     write_json(

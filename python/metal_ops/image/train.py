@@ -40,7 +40,7 @@ class ImageFit(Fit):
       config: How it is fitted.
     """
 
-    measure_name = "psnr"
+    program, measure_name = "image", "psnr"
 
     def __init__(self, picture: Picture, model: ModelConfig, config: TrainConfig) -> None:
         self.field = ImageField(model, config.seed)

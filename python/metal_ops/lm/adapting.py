@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from metal_ops.programs.checkpoint import FILE_NAME
-from metal_ops.programs.command import positive, whole
+from metal_ops.programs.command import hold, positive, whole
 from metal_ops.programs.errors import CheckpointError, ProgramError
 from metal_ops.programs.files import run_folder
 from metal_ops.programs.reading import kind_of
@@ -121,6 +121,7 @@ def train(arguments: argparse.Namespace, console: Console, workers: Workers | No
     )
     if workers is None:
         folder = run_folder(arguments.runs, arguments.name, "adapter", arguments.overwrite)
+        hold(arguments, folder)
     else:
         folder = workers.begin(trainer, arguments, "adapter")
     return train_run(trainer, folder, data, console, arguments.checkpoint_every)

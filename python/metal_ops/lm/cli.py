@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Any
 from metal_ops.programs.cluster import is_worker
 from metal_ops.programs.command import (
     add_budget,
+    add_checkpoint_every,
     add_device,
     add_output,
     add_workers,
     among_workers,
     console_for_people,
     guarded,
+    hold,
     positive,
     refuse_used_up,
     use_device,
@@ -108,7 +110,7 @@ def _add_train(commands: Any) -> None:
     )
     adapting.add_options(parser)
     add_device(parser)
-    add_output(parser, "lm")
+    add_checkpoint_every(add_output(parser, "lm"))
     parser.add_argument(
         "--resume",
         type=Path,
@@ -262,6 +264,7 @@ def _train(arguments: argparse.Namespace) -> int:
     from .train import Trainer
 
     folder = run_folder(arguments.runs, arguments.name, "lm", arguments.overwrite)
+    hold(arguments, folder)
     trainer = Trainer(text, model, train)
     return train_run(trainer, folder, data, console, arguments.checkpoint_every)
 
@@ -303,7 +306,7 @@ def _of_checkpoint(
     from metal_ops.programs import checkpoint
     from metal_ops.programs.records import configs_from, data_from, with_budget
 
-    header, arrays, where = checkpoint.load_run(arguments.resume)
+    header, arrays, where = checkpoint.load_run(arguments.resume, "lm")
     data = data_from(header, where)
     model, train = configs_from(header, where, ModelConfig, TrainConfig)
     train = with_budget(train, arguments.seconds, arguments.steps)
@@ -311,22 +314,23 @@ def _of_checkpoint(
 
 
 def _resume(arguments: argparse.Namespace, console: Console) -> int:
+    model, train, data, loaded = _of_checkpoint(arguments)
     from .run import train_run
     from .train import Trainer
 
-    model, train, data, loaded = _of_checkpoint(arguments)
     text = load_text(data, model.context, console)
     use_device(arguments, console)
     trainer = Trainer(text, model, train)
     trainer.load(*loaded)
     refuse_used_up(trainer, arguments.resume)
-    return train_run(trainer, arguments.resume, data, console, arguments.checkpoint_every)
+    folder = hold(arguments, arguments.resume)
+    return train_run(trainer, folder, data, console, arguments.checkpoint_every)
 
 
 def _writer(arguments: argparse.Namespace, console: Console) -> Writer:
+    model, tokenizer = (of_run if arguments.model is None else of_files)(arguments, console)
     from .generate import Sampling, Writer
 
-    model, tokenizer = (of_run if arguments.model is None else of_files)(arguments, console)
     if arguments.bits != 32:
         before = model.n_bytes()
         model = model.quantized(arguments.bits)
@@ -363,11 +367,11 @@ def _words_of(arguments: argparse.Namespace, most: int) -> str:
 
 
 def _generate(arguments: argparse.Namespace) -> int:
-    from .run import stream
-
     console = console_for_people()
     prompt = _words_of(arguments, 1)
     writer = _writer(arguments, console)
+    from .run import stream
+
     if prompt:
         writer.tell(os.fsencode(prompt))
     stream([os.fsencode(prompt)], sys.stdout)
@@ -380,11 +384,11 @@ def _generate(arguments: argparse.Namespace) -> int:
 
 
 def _chat(arguments: argparse.Namespace) -> int:
-    from .run import stream
-
     console = console_for_people()
     _words_of(arguments, 0)
     writer = _writer(arguments, console)
+    from .run import stream
+
     while True:
         try:
             line = input("> " if sys.stdin.isatty() else "")

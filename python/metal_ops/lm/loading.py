@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from metal_ops.programs.command import naming_options, train_config, use_device
 from metal_ops.programs.errors import ProgramError
+from metal_ops.programs.reading import kind_of
 
 from .config import ModelConfig, TrainConfig
 
@@ -46,7 +47,7 @@ def of_run(arguments: argparse.Namespace, console: Console) -> tuple[Transformer
 
     if arguments.context is not None:
         raise ProgramError("--context: a run has the one that it was trained with; leave it out.")
-    header, arrays, where = checkpoint.load_run(arguments.folder)
+    header, arrays, where = checkpoint.load_run(arguments.folder, "lm")
     use_device(arguments, console)
     from .config import ModelConfig
     from .model import Transformer
@@ -57,6 +58,10 @@ def of_run(arguments: argparse.Namespace, console: Console) -> tuple[Transformer
 
 
 def of_files(arguments: argparse.Namespace, console: Console) -> tuple[Transformer, Tokenizer]:
+    if not kind_of(arguments.model, ProgramError):  # before TensorFlow is imported
+        raise ProgramError(
+            f"{arguments.model}: no such model; give a .gguf, a .safetensors or a folder."
+        )
     use_device(arguments, console)
     from .pretrained import load
 

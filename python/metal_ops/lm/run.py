@@ -13,6 +13,7 @@ import tensorflow as tf
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
+from metal_ops.programs.command import CHECKPOINT_EVERY
 from metal_ops.programs.files import atomic, write_json
 from metal_ops.programs.interrupts import stop_on_interrupt
 
@@ -20,7 +21,6 @@ from . import pictures
 from .generate import Sampling, Writer
 from .train import Trainer
 
-_CHECKPOINT_EVERY = 30.0  # training seconds
 _SAMPLE = 400
 _LOOKED_AT = 32
 
@@ -84,7 +84,7 @@ def train_run(
     folder: Path,
     data: str | None,
     console: Console,
-    checkpoint_every: float = _CHECKPOINT_EVERY,
+    checkpoint_every: float = CHECKPOINT_EVERY,
 ) -> int:
     """Trains to the end of the budget, or to Ctrl-C, and leaves everything in the folder.
 

@@ -207,7 +207,7 @@ class Trainer:
             "seconds": self.seconds,
             "history": self.history,
         }
-        checkpoint.save(path, header, {name: v.numpy() for name, v in self._state().items()})
+        checkpoint.save(path, "lm", header, {name: v.numpy() for name, v in self._state().items()})
 
     def load(self, header: dict[str, Any], arrays: dict[str, np.ndarray], where: str) -> None:
         """Takes over a state that `save` wrote.

@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 from metal_ops.programs.cluster import is_worker
 from metal_ops.programs.command import (
+    add_checkpoint_every,
     add_device,
     add_workers,
     among_workers,
     console_for_people,
     guarded,
+    hold,
     positive,
     refuse_used_up,
     use_device,
@@ -24,9 +26,11 @@ from metal_ops.programs.command import (
     words,
 )
 from metal_ops.programs.errors import ProgramError
+from metal_ops.programs.reading import kind_of
 
 from . import options
 from .config import BACKENDS, ENCODINGS
+from .errors import SceneError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -95,7 +99,7 @@ def _add_train(commands: Any) -> None:
         help="hash table, or the classic NeRF's frequencies (%(default)s)",
     )
     add_device(parser)
-    options.add_output(parser)
+    add_checkpoint_every(options.add_output(parser))
     parser.add_argument(
         "--resume",
         type=Path,
@@ -308,15 +312,18 @@ def _make_scene(arguments: argparse.Namespace) -> int:
 def _origin(arguments: argparse.Namespace) -> dict[str, Any]:
     """How to load the scene again, as plain values for checkpoint and metrics."""
     data = None if arguments.data is None else os.path.abspath(arguments.data)
+    if data is not None and not kind_of(Path(data), SceneError):  # before TensorFlow is imported
+        raise SceneError(f"{data}: no such file or folder.")
     return {"data": data, "downscale": arguments.downscale, "size": arguments.size}
 
 
 def _load_scene(arguments: argparse.Namespace, origin: dict[str, Any], console: Console) -> Scene:
     """The scene; from then on ops run on the device that was asked for."""
-    from .run import describe
     from .scenes import load_scene
 
     scene = load_scene(origin["data"], origin["downscale"], origin["size"])
+    from .run import describe
+
     describe(scene, console)
     use_device(arguments, console)
     return scene
@@ -339,6 +346,7 @@ def _train(arguments: argparse.Namespace) -> int:
 
     model, train = _for_device(arguments, scene, model, train)
     folder = run_folder(arguments.runs, arguments.name, scene.name, arguments.overwrite)
+    hold(arguments, folder)
     trainer = Trainer(scene, model, train)
     return train_run(trainer, folder, origin, console, arguments.frames, arguments.checkpoint_every)
 
@@ -370,7 +378,7 @@ def _train_together(arguments: argparse.Namespace, console: Console) -> int:
     workers = join(arguments)
     use_device(arguments, console)
     if workers.chief and arguments.resume is not None:
-        loaded = checkpoint.load_run(arguments.resume)
+        loaded = checkpoint.load_run(arguments.resume, "nerf")
         header, _, where = loaded
         model, train = configs_from(header, where, ModelConfig, TrainConfig)
         origin = origin_from(header, where)
@@ -394,8 +402,6 @@ def _train_together(arguments: argparse.Namespace, console: Console) -> int:
 def _resume(arguments: argparse.Namespace, console: Console) -> int:
     from metal_ops.programs.records import with_budget
 
-    from .run import train_run
-
     trainer, origin = _trainer_of(
         arguments,
         arguments.resume,
@@ -403,9 +409,10 @@ def _resume(arguments: argparse.Namespace, console: Console) -> int:
         lambda config: with_budget(config, arguments.seconds, arguments.steps),
     )
     refuse_used_up(trainer, arguments.resume)
-    return train_run(
-        trainer, arguments.resume, origin, console, arguments.frames, arguments.checkpoint_every
-    )
+    from .run import train_run
+
+    folder = hold(arguments, arguments.resume)
+    return train_run(trainer, folder, origin, console, arguments.frames, arguments.checkpoint_every)
 
 
 def _trainer_of(
@@ -418,11 +425,11 @@ def _trainer_of(
     from metal_ops.programs import checkpoint
     from metal_ops.programs.records import configs_from
 
+    header, arrays, where = checkpoint.load_run(folder, "nerf")
     from .config import ModelConfig, TrainConfig
     from .scenes import origin_from
     from .train import Trainer
 
-    header, arrays, where = checkpoint.load_run(folder)
     model, train = configs_from(header, where, ModelConfig, TrainConfig)
     origin = origin_from(header, where)
     trainer = Trainer(_load_scene(arguments, origin, console), model, change(train))
@@ -435,10 +442,10 @@ def _eval(arguments: argparse.Namespace) -> int:
 
     from metal_ops.programs.files import write_json
 
-    from .evaluate import evaluate
-
     console = console_for_people()
     trainer, _ = _trainer_of(arguments, arguments.folder, console)
+    from .evaluate import evaluate
+
     scene = trainer.scene
     score = evaluate(
         trainer.renderer(arguments.finer),
@@ -473,10 +480,10 @@ def _eval(arguments: argparse.Namespace) -> int:
 
 
 def _render(arguments: argparse.Namespace) -> int:
-    from . import pictures
-
     console = console_for_people()
     trainer, _ = _trainer_of(arguments, arguments.folder, console)
+    from . import pictures
+
     render = trainer.renderer(arguments.finer)
     if arguments.what == "turntable":
         target = arguments.out or arguments.folder / "turntable.gif"
@@ -503,5 +510,6 @@ def _compare(arguments: argparse.Namespace) -> int:
     folder = run_folder(
         arguments.runs, arguments.name, f"{scene.name}-compare", arguments.overwrite
     )
+    hold(arguments, folder)
     models = contenders_from(model, arguments.encodings, arguments.backends)
     return compare_run(scene, models, train, folder, origin, console, arguments.until_psnr)

@@ -136,7 +136,7 @@ def add_model(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_output(parser: argparse.ArgumentParser) -> None:
+def add_output(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
     """Where the results go."""
     group = command.add_output(parser, "from the scene")
     group.add_argument(
@@ -145,6 +145,7 @@ def add_output(parser: argparse.ArgumentParser) -> None:
         default=48,
         help="of the turntable (%(default)s)",
     )
+    return group
 
 
 def configs(arguments: argparse.Namespace) -> tuple[ModelConfig, TrainConfig]:

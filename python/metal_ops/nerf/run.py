@@ -14,6 +14,7 @@ from rich.progress import BarColumn, Progress, TextColumn
 
 from metal_ops.programs.checkpoint import FILE_NAME
 from metal_ops.programs.cluster import cores
+from metal_ops.programs.command import CHECKPOINT_EVERY
 from metal_ops.programs.files import write_json
 from metal_ops.programs.interrupts import stop_on_interrupt
 
@@ -24,7 +25,6 @@ from .scenes import Scene
 from .train import StepReport, Trainer
 
 _FIRST_EVALUATION, _EVALUATION_GROWTH = 2.0, 1.5  # training seconds: dense where the curve is steep
-_CHECKPOINT_EVERY = 30.0  # training seconds
 TIME_NOTE = "training steps and occupancy updates, tracing included; evaluation, pictures and checkpoints not"
 
 
@@ -123,7 +123,7 @@ def train_run(
     origin: dict[str, Any],
     console: Console,
     frames: int = pictures.TURNTABLE_FRAMES,
-    checkpoint_every: float = _CHECKPOINT_EVERY,
+    checkpoint_every: float = CHECKPOINT_EVERY,
 ) -> int:
     """Trains to the end of the budget, or to Ctrl-C, and leaves everything in the folder.
 

@@ -542,7 +542,9 @@ class Trainer:
             "history": self.history,
             **(extra or {}),
         }
-        checkpoint.save(path, header, {name: v.numpy() for name, v in self._state().items()})
+        checkpoint.save(
+            path, "nerf", header, {name: v.numpy() for name, v in self._state().items()}
+        )
 
     def load(self, header: dict[str, Any], arrays: dict[str, np.ndarray], where: str) -> None:
         """Takes over a state that `save` wrote.

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from .errors import CheckpointError, short
+from .errors import CheckpointError, printable, short
 from .files import atomic
 from .reading import MOST_JSON, check_memory, kind_of, open_npz, parse_json
 
@@ -17,28 +17,36 @@ _FORMAT = 1
 _HEADER = "header"
 
 
-def save(path: Path, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
+def save(path: Path, program: str, header: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
     """Writes a checkpoint; the file that was there stays until the new one is complete.
 
     Args:
       path: The .npz file.
+      program: The command whose run it is, such as nerf.
       header: Plain values: configuration, counters, history.
       arrays: Parameters and states by name.
     """
-    text = json.dumps({"format": _FORMAT, **header})
+    text = json.dumps({"format": _FORMAT, "program": program, **header})
     with atomic(path) as temporary:
         np.savez(temporary, **{_HEADER: np.array(text)}, **arrays)  # type: ignore[arg-type]
 
 
-def load_run(folder: Path) -> tuple[dict[str, Any], dict[str, np.ndarray], str]:
+def load_run(folder: Path, program: str) -> tuple[dict[str, Any], dict[str, np.ndarray], str]:
     """The header and arrays of a run's checkpoint, and how errors name the header.
 
     Raises:
-      CheckpointError: If the folder is a file; or as `load`.
+      CheckpointError: If the folder is a file, or the run of another program; or as `load`.
     """
     if kind_of(folder, CheckpointError) == "file":
         raise CheckpointError(f"{folder}: is a file; give the folder of the run.")
-    return *load(folder), f"{folder / FILE_NAME}: header"
+    header, arrays = load(folder)
+    other = header.get("program", program)  # checkpoints of before 0.9 do not name theirs
+    if other != program:
+        raise CheckpointError(
+            f"{folder}: expected a run of `{program}`, got one of {short(other)}; give another folder, or use "
+            f"`python -m metal_ops {printable(str(other))}`."
+        )
+    return header, arrays, f"{folder / FILE_NAME}: header"
 
 
 def load(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:

@@ -17,6 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from .errors import ProgramError, short
+from .files import locked
+from .interrupts import ends
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 DEVICES = ("cpu", "metal")
+CHECKPOINT_EVERY = 30.0  # training seconds
 Config = TypeVar("Config", bound=Any)
 
 
@@ -137,6 +140,18 @@ class _RunFolder(argparse.Action):
         namespace.runs = path.parent
 
 
+def add_checkpoint_every(group: argparse._ArgumentGroup) -> None:
+    """How often the run's state is written."""
+    group.add_argument(
+        "--checkpoint-every",
+        type=positive,
+        default=CHECKPOINT_EVERY,
+        metavar="SECONDS",
+        help="of training; after a crash --resume goes on from the last checkpoint, and so do all workers where one "
+        "dies (%(default)g)",
+    )
+
+
 def add_output(parser: argparse.ArgumentParser, default: str) -> argparse._ArgumentGroup:
     """Where the results go; `default` says what an unnamed run is called."""
     group = parser.add_argument_group("output")
@@ -154,6 +169,16 @@ def add_output(parser: argparse.ArgumentParser, default: str) -> argparse._Argum
     )
     group.add_argument("--overwrite", action="store_true", help="replace the run of that --name")
     return group
+
+
+def hold(arguments: argparse.Namespace, folder: Path) -> Path:
+    """The run's folder, which no other process writes into until the command ends.
+
+    Raises:
+      ProgramError: Another process has it.
+    """
+    arguments.stack.enter_context(locked(folder))
+    return folder
 
 
 def refuse_used_up(trainer: Any, run: Path) -> None:
@@ -209,13 +234,6 @@ def add_workers(parser: argparse.ArgumentParser) -> None:
         metavar="SECONDS",
         help="for the other workers to come, before giving up (%(default)g)",
     )
-    group.add_argument(
-        "--checkpoint-every",
-        type=positive,
-        default=30.0,
-        metavar="SECONDS",
-        help="of training; where a worker dies, all go on from the last checkpoint (%(default)g)",
-    )
 
 
 def among_workers(
@@ -261,7 +279,7 @@ def among_workers(
 
 @contextmanager
 def terminated_as_interrupted() -> Iterator[None]:
-    """SIGTERM, which batch systems and containers send, ends a command as Ctrl-C does."""
+    """SIGTERM, which batch systems and containers send, and SIGHUP of a closed terminal end commands as Ctrl-C does."""
 
     def interrupt(number: int, frame: FrameType | None) -> None:
         raise KeyboardInterrupt
@@ -269,11 +287,13 @@ def terminated_as_interrupted() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():  # the others cannot have handlers
         yield
         return
-    before = signal.signal(signal.SIGTERM, interrupt)
+    others = [number for number in ends() if number != signal.SIGINT]
+    before = {number: signal.signal(number, interrupt) for number in others}
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def console_for_people() -> Console:

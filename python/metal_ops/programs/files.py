@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import math
 import os
@@ -94,6 +95,36 @@ def run_folder(runs: Path, name: str | None, default: str, overwrite: bool = Fal
         number += 1
         folder = runs / f"{default}-{number}"
     return folder
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Holds the folder of a run, which is made, for this process: two that write into it would mix their files.
+
+    Raises:
+      ProgramError: Another process holds it.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        held = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError as error:
+        raise OutputError(
+            f"{folder}: cannot be written ({error.strerror or error}); give another folder by --runs."
+        ) from error
+    try:
+        try:
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ProgramError(
+                f"{folder}: another process is writing this run; wait for its end, or give another --name."
+            ) from None
+        except OSError:  # a file system without locks
+            pass
+        yield
+    finally:
+        os.close(held)
+        with suppress(OSError):  # as it is after an error before the first file
+            folder.rmdir()
 
 
 def _try_out(runs: Path) -> None:

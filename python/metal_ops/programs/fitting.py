@@ -18,13 +18,13 @@ from rich.progress import BarColumn, Progress, TextColumn
 from . import checkpoint, pictures
 from .checkpoint import FILE_NAME
 from .cluster import cores
+from .command import CHECKPOINT_EVERY
 from .errors import ProgramError
 from .interrupts import stop_on_interrupt
 from .records import history_from, number_from, take_state
 
 PICTURE = "picture.png"
 _FIRST_LOOK, _GROWTH = 0.5, 1.5  # training seconds: dense where much changes
-_CHECKPOINT_EVERY = 30.0  # training seconds
 _MOST_TILES = 8
 _TILE = 200
 
@@ -55,12 +55,13 @@ class Fit(abc.ABC):
       optimizer: Keras', built for these.
 
     Attributes:
+      program: The command that makes such runs.
       measure_name: The name of `measure`'s result.
       step, seconds: How many were made, and how long they took, tracing included.
       history: The measurements, each with step, seconds and loss.
     """
 
-    measure_name = ""
+    program = measure_name = ""
 
     def __init__(
         self, model: Any, config: Any, state: dict[str, tf.Variable], optimizer: Any
@@ -143,7 +144,8 @@ class Fit(abc.ABC):
             "history": self.history,
             **origin,
         }
-        checkpoint.save(path, header, {name: v.numpy() for name, v in self._state().items()})
+        arrays = {name: v.numpy() for name, v in self._state().items()}
+        checkpoint.save(path, self.program, header, arrays)
 
     def load(self, header: dict[str, Any], arrays: dict[str, np.ndarray], where: str) -> None:
         """Takes over a state that `save` wrote.
@@ -220,7 +222,14 @@ class Screen:
         return f"{self._fit.seconds * (1 / done - 1):.0f} s" if done > 0 else "-"
 
 
-def run(fit: Fit, folder: Path, origin: dict[str, Any], console: Console, label: str) -> bool:
+def run(
+    fit: Fit,
+    folder: Path,
+    origin: dict[str, Any],
+    console: Console,
+    label: str,
+    checkpoint_every: float = CHECKPOINT_EVERY,
+) -> bool:
     """Trains to the end of the budget, or to Ctrl-C; leaves picture.png, progress.png and the checkpoint.
 
     `picture.png` is replaced whenever it is looked at, so that a viewer shows how it gets better.
@@ -231,6 +240,7 @@ def run(fit: Fit, folder: Path, origin: dict[str, Any], console: Console, label:
       origin: The data's origin, for the checkpoint.
       console: Where progress goes.
       label: A name.
+      checkpoint_every: Seconds of training between checkpoints.
 
     Returns:
       Whether it was stopped by Ctrl-C.
@@ -253,7 +263,7 @@ def run(fit: Fit, folder: Path, origin: dict[str, Any], console: Console, label:
             if fit.seconds >= due and not fit.done:
                 screen.measured(*look())
                 due = _GROWTH * fit.seconds
-            if fit.seconds - saved_at > _CHECKPOINT_EVERY:
+            if fit.seconds - saved_at > checkpoint_every:
                 fit.save(folder / FILE_NAME, origin)
                 saved_at = fit.seconds
     if stop():

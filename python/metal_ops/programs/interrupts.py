@@ -8,6 +8,15 @@ from contextlib import contextmanager
 from types import FrameType
 
 
+def ends() -> list[signal.Signals]:
+    """Signals that end a program: of Ctrl-C, of batch systems and containers, and of a terminal that is closed.
+
+    The last one unless `nohup` has it ignored.
+    """
+    closed = [signal.SIGHUP] * (signal.getsignal(signal.SIGHUP) != signal.SIG_IGN)
+    return [signal.SIGINT, signal.SIGTERM, *closed]
+
+
 class Stop:
     """Whether the user wants to stop; ask it by calling it."""
 
@@ -20,7 +29,7 @@ class Stop:
 
 @contextmanager
 def stop_on_interrupt() -> Iterator[Stop]:
-    """Turns the first Ctrl-C (or SIGTERM) into a polite request; the second one interrupts at once.
+    """Turns the first Ctrl-C, SIGTERM or SIGHUP into a polite request; the second one interrupts at once.
 
     An exception in the middle of a step would leave the optimizer half a step ahead of the counters.
     """
@@ -31,7 +40,7 @@ def stop_on_interrupt() -> Iterator[Stop]:
             raise KeyboardInterrupt
         stop.asked = True
 
-    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.signal(number, ask) for number in ends()}
     try:
         yield stop
     finally:

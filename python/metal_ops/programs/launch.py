@@ -20,6 +20,7 @@ from typing import IO, Any
 
 from .checkpoint import FILE_NAME
 from .cluster import Cluster, cores, local_clusters, silent
+from .interrupts import ends
 from .memory import Lines
 
 LOST = 75  # exit code of a worker that has lost another: EX_TEMPFAIL
@@ -258,14 +259,14 @@ def _complain(words: str) -> None:
 
 
 class _Signals:
-    """Passes the first Ctrl-C (or SIGTERM) on to the workers, who stop together; the second one ends them at once."""
+    """Passes the first Ctrl-C, SIGTERM or SIGHUP to the workers, who stop together; the second ends them at once."""
 
     def __init__(self) -> None:
         self.asked, self.group = False, list[_Worker]()
         self._before: dict[signal.Signals, Any] = {}
 
     def __enter__(self) -> _Signals:
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in ends():
             self._before[number] = signal.signal(number, self._pass_on)
         return self
 

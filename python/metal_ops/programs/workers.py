@@ -22,7 +22,7 @@ import numpy as np
 import tensorflow as tf
 
 from .cluster import horovod_rank
-from .command import find_device, refuse_used_up
+from .command import find_device, hold, refuse_used_up
 from .errors import ProgramError
 from .exchange import HOST, Exchange, LostWorker, exchange_from
 from .files import run_folder
@@ -307,6 +307,7 @@ class Workers:
             folder = Path(note.read_text())
         else:
             folder = run_folder(arguments.runs, arguments.name, name, arguments.overwrite)
+        hold(arguments, folder)
         if note is not None:
             note.write_text(str(folder.resolve()))
         return folder

@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 from metal_ops.programs.command import (
     add_budget,
+    add_checkpoint_every,
     add_device,
     add_output,
     console_for_people,
     guarded,
+    hold,
     naming_options,
     positive,
     refuse_used_up,
@@ -110,7 +112,7 @@ def _add_train(commands: Any) -> None:
         help="of Adam, at first (%(default)s)",
     )
     add_device(parser)
-    add_output(parser, "the mesh's name")
+    add_checkpoint_every(add_output(parser, "the mesh's name"))
     parser.add_argument(
         "--resume",
         type=Path,
@@ -231,9 +233,10 @@ def _train(arguments: argparse.Namespace) -> int:
     from .train import SdfFit
 
     folder = run_folder(arguments.runs, arguments.name, name, arguments.overwrite)
+    hold(arguments, folder)
     with console.status("computing distances"):
         fit = SdfFit(mesh, distances, model, train)
-    return train_run(fit, folder, data, placement, console, name)
+    return train_run(fit, folder, data, placement, console, name, arguments.checkpoint_every)
 
 
 def _fit_of(
@@ -245,7 +248,7 @@ def _fit_of(
     from metal_ops.programs import checkpoint
     from metal_ops.programs.records import configs_from, data_from, with_budget
 
-    header, arrays, where = checkpoint.load_run(folder)
+    header, arrays, where = checkpoint.load_run(folder, "sdf")
     from .train import SdfFit, placement_from
 
     model, train = configs_from(header, where, ModelConfig, TrainConfig)
@@ -267,25 +270,26 @@ def _fit_of(
 
 
 def _resume(arguments: argparse.Namespace, console: Console) -> int:
-    from .run import train_run
-
     if arguments.data is not None:
         raise ProgramError(
             f"--resume {arguments.resume}: goes on with the mesh of that run; leave {arguments.data} out."
         )
     fit, data, placement, name = _fit_of(arguments, arguments.resume, console, renewed=True)
     refuse_used_up(fit, arguments.resume)
-    return train_run(fit, arguments.resume, data, placement, console, name)
+    from .run import train_run
+
+    folder = hold(arguments, arguments.resume)
+    return train_run(fit, folder, data, placement, console, name, arguments.checkpoint_every)
 
 
 def _eval(arguments: argparse.Namespace) -> int:
     from metal_ops.programs.files import write_json
 
+    console = console_for_people()
+    fit, *_ = _fit_of(arguments, arguments.folder, console)
     from .evaluate import score
     from .run import score_fields
 
-    console = console_for_people()
-    fit, *_ = _fit_of(arguments, arguments.folder, console)
     found = score(fit.sampled, fit.mesh, fit.distances, arguments.resolution, arguments.points)
     fields = score_fields(found) | {"resolution": arguments.resolution, "steps": fit.step}
     write_json(arguments.folder / "eval.json", fields)
@@ -301,7 +305,7 @@ def _sampled(arguments: argparse.Namespace, console: Console) -> tuple[Sampled, 
     from metal_ops.programs import checkpoint
     from metal_ops.programs.records import configs_from, take_state
 
-    header, arrays, where = checkpoint.load_run(arguments.folder)
+    header, arrays, where = checkpoint.load_run(arguments.folder, "sdf")
     use_device(arguments, console)
     from .model import DistanceField
     from .train import Sampled, placement_from

@@ -9,6 +9,7 @@ import tensorflow as tf
 from rich.console import Console
 
 from metal_ops.programs import fitting, pictures
+from metal_ops.programs.command import CHECKPOINT_EVERY
 from metal_ops.programs.errors import ProgramError
 from metal_ops.programs.files import write_json
 
@@ -28,7 +29,13 @@ def origin_of(data: str | None, placement: Placement) -> dict[str, Any]:
 
 
 def train_run(
-    fit: SdfFit, folder: Path, data: str | None, placement: Placement, console: Console, name: str
+    fit: SdfFit,
+    folder: Path,
+    data: str | None,
+    placement: Placement,
+    console: Console,
+    name: str,
+    checkpoint_every: float = CHECKPOINT_EVERY,
 ) -> int:
     """Trains to the end of the budget, or to Ctrl-C, and leaves everything in the folder.
 
@@ -36,7 +43,7 @@ def train_run(
       The exit code: 0, or 130 after Ctrl-C.
     """
     origin = origin_of(data, placement)
-    interrupted = fitting.run(fit, folder, origin, console, name)
+    interrupted = fitting.run(fit, folder, origin, console, name, checkpoint_every)
     found: Score | None = None
     try:
         found = score(fit.sampled, fit.mesh, fit.distances, RESOLUTION, POINTS)

@@ -72,7 +72,7 @@ class SdfFit(Fit):
       config: How it is trained.
     """
 
-    measure_name = "error"
+    program, measure_name = "sdf", "error"
 
     def __init__(
         self, mesh: Mesh, distances: Distances, model: ModelConfig, config: TrainConfig

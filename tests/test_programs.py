@@ -1,0 +1,208 @@
+"""Habits that all programs share: mistakes before TensorFlow is imported, runs of other programs, locks, signals, a
+full disk."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from metal_ops import cli
+from metal_ops.programs import checkpoint, command
+from metal_ops.programs.errors import CheckpointError, OutputError, ProgramError
+from metal_ops.programs.files import atomic, locked
+from metal_ops.programs.interrupts import stop_on_interrupt
+from tests.processes import ROOT
+
+pytestmark = pytest.mark.programs
+
+# (arguments, the last line of the answer)
+MISTAKES = [
+    ("nerf train --data none", "none: no such file or folder."),
+    ("nerf train --resume none", "none: no such checkpoint; `train` makes one."),
+    ("nerf eval none", "none: no such checkpoint; `train` makes one."),
+    ("nerf render none", "none: no such checkpoint; `train` makes one."),
+    ("nerf compare --data none", "none: no such file or folder."),
+    ("image fit none.png", "none.png: no such picture; give a PNG, JPEG, PPM or .npy file."),
+    ("image fit --resume none", "none: no such checkpoint; `train` makes one."),
+    ("image eval none", "none: no such checkpoint; `train` makes one."),
+    ("image render none", "none: no such checkpoint; `train` makes one."),
+    ("sdf train none.obj", "none.obj: no such mesh."),
+    ("sdf train --resume none", "none: no such checkpoint; `train` makes one."),
+    ("sdf eval none", "none: no such checkpoint; `train` makes one."),
+    ("sdf mesh none", "none: no such checkpoint; `train` makes one."),
+    ("sdf render none", "none: no such checkpoint; `train` makes one."),
+    ("lm train --data none", "none: no such file; give a file of text by --data."),
+    ("lm train --resume none", "none: no such checkpoint; `train` makes one."),
+    (
+        "lm train --adapters none",
+        "none: no such base for --adapters; give the folder of a run, or a model's file.",
+    ),
+    ("lm generate none", "none: no such checkpoint; `train` makes one."),
+    ("lm chat none", "none: no such checkpoint; `train` makes one."),
+    (
+        "lm generate --model none",
+        "none: no such model; give a .gguf, a .safetensors or a folder.",
+    ),
+    ("nerf eval run --views x", "`python -m metal_ops nerf eval --help` lists the options."),
+]
+# Runs each of the commands in a process in which importing TensorFlow is an error.
+WITHOUT_TENSORFLOW = """
+import sys
+sys.modules["tensorflow"] = None
+from metal_ops.cli import main
+for line in sys.stdin.read().splitlines():
+    try:
+        code = main(line.split())
+    except SystemExit as end:
+        code = end.code
+    print("exit code", code, file=sys.stderr)
+"""
+
+
+def test_mistakes_are_told_before_tensorflow_is_imported(tmp_path):
+    script = tmp_path / "metal_ops"  # a program's name: the package imports nothing for it
+    script.write_text(WITHOUT_TENSORFLOW)
+    ended = subprocess.run(
+        [sys.executable, script],
+        input="\n".join(arguments for arguments, _ in MISTAKES),
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT / "python")},
+    )
+    answers = ended.stderr.split("exit code 2\n")
+    assert len(answers) == len(MISTAKES) + 1 and answers[-1] == "", ended.stderr[-2000:]
+    for (arguments, expected), answer in zip(MISTAKES, answers, strict=False):
+        lines = answer.splitlines()
+        assert lines[-1].endswith(expected) and len(lines) <= 2, (arguments, answer)
+
+
+def test_the_script_is_the_module():
+    script = Path(sys.executable).with_name("metal_ops")
+    said = [
+        subprocess.run([*program, "--version"], capture_output=True, text=True, check=True).stdout
+        for program in ([script], [sys.executable, "-m", "metal_ops"])
+    ]
+    assert said[0] == said[1] and said[0].startswith("metal_ops ")
+
+
+def saved(folder: Path, program: str) -> Path:
+    checkpoint.save(folder / checkpoint.FILE_NAME, program, {"step": 1}, {"a": np.ones(3)})
+    return folder
+
+
+@pytest.mark.parametrize(
+    "line, program",
+    [("lm generate", "nerf"), ("nerf eval", "image"), ("image render", "sdf"), ("sdf mesh", "lm")],
+)
+def test_a_run_of_another_program(tmp_path, capsys, line, program):
+    folder = saved(tmp_path, program)
+    assert cli.main([*line.split(), str(folder)]) == 2
+    own = line.split()[0]
+    assert (
+        f"{folder}: expected a run of `{own}`, got one of '{program}'; give another folder, or use "
+        f"`python -m metal_ops {program}`." in capsys.readouterr().err
+    )
+
+
+def test_a_run_of_this_program(tmp_path):
+    header, arrays, _ = checkpoint.load_run(saved(tmp_path, "lm"), "lm")
+    assert header["program"] == "lm" and arrays["a"].sum() == 3
+    with pytest.raises(CheckpointError, match="expected a run of `nerf`"):
+        checkpoint.load_run(tmp_path, "nerf")
+
+
+# ---- the folder of a run ---------------------------------------------------------------------------------------------
+
+HOLDS = """
+import sys
+from pathlib import Path
+sys.argv[0] = "/metal_ops"  # a program's name: the package imports nothing for it
+from metal_ops.programs.files import locked
+with locked(Path(sys.stdin.readline().strip())):
+    print("held", flush=True)
+    sys.stdin.readline()
+"""
+
+
+def test_a_run_has_one_writer(tmp_path):
+    folder = tmp_path / "runs" / "a"
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLDS],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT / "python")},
+    ) as other:
+        assert other.stdin and other.stdout
+        other.stdin.write(f"{folder}\n")
+        other.stdin.flush()
+        assert other.stdout.readline() == "held\n"
+        said = f"{folder}: another process is writing this run; wait for its end, or give another --name."
+        with pytest.raises(ProgramError) as refused, locked(folder):
+            pass
+        assert str(refused.value) == said
+        other.kill()  # a lock ends with its process, however that ends
+    with locked(folder):
+        (folder / "file").touch()
+    assert (folder / "file").exists()
+
+
+def test_a_folder_without_files_is_not_left(tmp_path):
+    with pytest.raises(ZeroDivisionError), locked(tmp_path / "run"):
+        raise ZeroDivisionError
+    assert not (tmp_path / "run").exists()
+
+
+# ---- the end ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_signals_ask_for_an_end(number):
+    with stop_on_interrupt() as stop:
+        signal.raise_signal(number)
+        assert stop()
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(number)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_signals_before_the_training(number):
+    assert threading.current_thread() is threading.main_thread()
+    with pytest.raises(KeyboardInterrupt), command.terminated_as_interrupted():
+        signal.raise_signal(number)
+
+
+def test_nohup(monkeypatch):
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with stop_on_interrupt() as stop, command.terminated_as_interrupted():
+            signal.raise_signal(signal.SIGHUP)
+        assert not stop()
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+def test_a_full_disk_keeps_the_last_checkpoint(tmp_path):
+    """A limit of the size of files stands for the disk: the same system call fails."""
+    path = saved(tmp_path, "lm") / checkpoint.FILE_NAME
+    before = path.read_bytes()
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, limit[1]))
+    try:
+        with pytest.raises(OutputError, match="cannot be written .*; make room"):
+            checkpoint.save(path, "lm", {"step": 2}, {"a": np.ones(1 << 16)})
+        with pytest.raises(OutputError), atomic(tmp_path / "a.txt") as temporary:
+            temporary.write_bytes(bytes(1 << 17))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+    assert path.read_bytes() == before
+    assert [file.name for file in tmp_path.iterdir()] == [checkpoint.FILE_NAME]

@@ -399,6 +399,7 @@ def test_which_layers():
     assert sorted(chosen(None)) == sorted(everything)
     assert chosen("^mid$") == ["mid"]
     assert sorted(chosen(["query|value", "out$"])) == ["out", "query", "value"]
+    assert chosen("mid") == ["mid"] and sorted(chosen("attention")) == sorted(everything[1:5])
     assert sorted(chosen(keras.layers.Dense)) == ["in", "mid", "out"]
     assert chosen(lambda layer: getattr(layer, "units", 0) == 32) == ["mid"]
 
@@ -419,7 +420,7 @@ class Doubled(keras.layers.Dense):
         (dict(alpha=float("nan")), ValueError, r"alpha: expected a finite number, got nan"),
         (dict(dropout=1), ValueError, r"dropout: expected a number in \[0, 1\)"),
         (dict(name="a/b"), ValueError, r"name: expected letters, digits"),
-        (dict(layers="nowhere"), ValueError, r"layers: none fits 'nowhere'. Those that can have one: in, "),
+        (dict(layers="nowhere"), ValueError, r"layers: expected names of layers, got 'nowhere', .*; near it: "),
         (dict(layers=3), TypeError, r"layers: expected a regular expression, a class"),
         (dict(layers="mid("), ValueError, r"\[adapters.add\] layers: expected a regular expression, got 'mid\('"),
         (dict(layers=keras.layers.BatchNormalization), ValueError, r"layers: none fits"),

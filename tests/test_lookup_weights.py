@@ -304,7 +304,7 @@ KERNEL = np.ones((40, 3), np.float32)
     "change, error, words",
     [
         (dict(bits=5), ValueError, r"\[quantize\] bits: expected 2, 3, 4, 6 or 8 with lookup tables, got 5"),
-        (dict(bits=3, lookup=None), ValueError, r"bits: expected 4 or 8, got 3, or lookup=16 for lookup tables"),
+        (dict(bits=3, lookup=None), ValueError, r"bits: expected 4 or 8, got 3; a lookup table has 2, .*lookup=16"),
         (dict(lookup=-1), ValueError, r"\[quantize\] lookup: expected how many outputs share a table, .* got -1"),
         (dict(lookup=2.5), TypeError, r"\[quantize\] lookup: expected an integer"),
         (dict(block=64), ValueError, r"\[quantize\] block: expected 32, .* lookup=None for scales"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Callable
 from typing import Any
@@ -34,13 +35,28 @@ def path(layer: Any) -> str:
     return str(getattr(layer, "path", None) or layer.name)
 
 
+def check_found(op: str, argument: str, pattern: Any, layers: list[Any]) -> None:
+    """Raises ValueError where a name, or one of a list, is that of no layer."""
+    if isinstance(pattern, list | tuple):
+        for one in pattern:
+            check_found(op, argument, one, layers)
+    elif isinstance(pattern, str) and not any(map(matching(op, argument, pattern), layers)):
+        names = {part: None for layer in layers for part in (*path(layer).split("/"), path(layer))}
+        near = difflib.get_close_matches(pattern, names, n=5, cutoff=0.5) or list(names)[:10]
+        raise ValueError(
+            f"[{op}] {argument}: expected names of layers, got {pattern!r}, which is none's. A name is a whole part of "
+            f"a layer's path, or a regular expression of one; near it: {', '.join(near) or 'no layers'}."
+        )
+
+
 def matching(op: str, argument: str, pattern: Any) -> Callable[[Any], bool]:
     """Whether layers are those that a pattern says: see `metal_ops.adapters.add`."""
     if pattern is None:
         return lambda layer: True
     if isinstance(pattern, str):
         try:
-            found = re.compile(pattern)
+            # "mid" is the layer mid and all layers in it, not "middle".
+            found = re.compile(rf"(?:^|(?<=/))(?:{pattern})(?=/|$)")
         except re.error as error:
             raise ValueError(
                 f"[{op}] {argument}: expected a regular expression, got {pattern!r} ({error})."

@@ -23,10 +23,10 @@ class LayerError:
 
     Attributes:
       layer: Its path.
-      bits: Bits of its codes.
+      bits: Bits of its codes; None where it stays as it is, as are the errors then.
       alone: |y' - y| / |y| of its outputs y on the float model's inputs, all of the data together.
       error: The same in the quantized model, whose earlier layers have made its inputs inexact.
-      bytes_before: Bytes of its variables.
+      bytes_before: Bytes of its variables, without those of layers in it.
       bytes_after: Bytes of its variables, quantized.
 
     Example:
@@ -35,9 +35,9 @@ class LayerError:
     """
 
     layer: str
-    bits: int
-    alone: float
-    error: float
+    bits: int | None
+    alone: float | None
+    error: float | None
     bytes_before: int
     bytes_after: int
 
@@ -47,7 +47,7 @@ class QuantizationReport:
     """How far off a quantized model is. Printing it shows a table.
 
     Attributes:
-      rows: A `LayerError` for each quantized layer, in the model's order.
+      rows: A `LayerError` for each layer with variables, in the model's order: their bytes add up to the model's.
       error: |y' - y| / |y| of the model's outputs.
       bytes_before: Bytes of all of the model's variables.
       bytes_after: Bytes of those of the quantized one.
@@ -70,9 +70,10 @@ class QuantizationReport:
         head = f"{'bits':>8}{'alone':>10}{'in model':>10}{'bytes':>14}{'after':>14}"
         lines = [f"{'layer':<{wide}}{head}"]
         for row in self.rows:
+            errors = ("-" if e is None else f"{e:.2%}" for e in (row.alone, row.error))
+            numbers = "".join(f"{error:>10}" for error in errors)
             lines.append(
-                f"{row.layer:<{wide}}{row.bits:>8}{row.alone:>10.2%}{row.error:>10.2%}"
-                f"{row.bytes_before:>14,}{row.bytes_after:>14,}"
+                f"{row.layer:<{wide}}{row.bits or '-':>8}{numbers}{row.bytes_before:>14,}{row.bytes_after:>14,}"
             )
         lines.append(
             f"{'the model':<{wide}}{'':>18}{self.error:>10.2%}{self.bytes_before:>14,}{self.bytes_after:>14,}"
@@ -80,8 +81,8 @@ class QuantizationReport:
         return "\n".join(lines)
 
     def plot(self, path: str | os.PathLike[str]) -> None:
-        """Draws errors and bytes of the layers, as a PNG or another format that the name ends with: whole, or not at
-        all.
+        """Draws errors and bytes of the quantized layers, as a PNG or another format that the name ends with: whole, or
+        not at all.
 
         Args:
           path: Where to; a file there is replaced.
@@ -98,7 +99,8 @@ class QuantizationReport:
 
         from metal_ops.programs.files import atomic
 
-        names = [f"{row.layer}, {row.bits} bits" for row in self.rows]
+        rows = [row for row in self.rows if row.bits is not None]
+        names = [f"{row.layer}, {row.bits} bits" for row in rows]
         figure = Figure(figsize=(10, 1.4 + 0.32 * len(names)), layout="constrained")
         errors, sizes = figure.subplots(1, 2, sharey=True, width_ratios=(3, 2))
         places = range(len(names))
@@ -107,7 +109,7 @@ class QuantizationReport:
             (sizes, (("floats", "bytes_before", 1e-3), ("quantized", "bytes_after", 1e-3))),
         ):
             for offset, (label, field, scale) in zip((-0.2, 0.2), bars, strict=True):
-                values = [getattr(row, field) * scale for row in self.rows]
+                values = [getattr(row, field) * scale for row in rows]
                 axes.barh([place + offset for place in places], values, 0.38, label=label)
             axes.grid(alpha=0.3, axis="x")
             axes.legend(fontsize=8)
@@ -152,7 +154,10 @@ def quantization_report(model: keras.Model, quantized: keras.Model, data: Any) -
     op = "quantization_report"
     check(op, "model", model)
     check(op, "quantized", quantized)
-    pairs = _pairs(op, model, quantized)
+    every = _pairs(op, model, quantized)
+    pairs = [(one, other) for one, other in every if type(one) is not type(other)]
+    if not pairs:
+        raise ValueError(f"[{op}] quantized: expected quantized layers, got none.")
     squares = [[0.0, 0.0, 0.0] for _ in pairs]  # of y, of errors alone, of errors in the model
     of_model = [0.0, 0.0]
     right: list[list[tf.Tensor]] = []
@@ -174,22 +179,21 @@ def quantization_report(model: keras.Model, quantized: keras.Model, data: Any) -
         for one, other in zip(tf.nest.flatten(found), tf.nest.flatten(floats), strict=True):
             of_model[0] += _square(other)
             of_model[1] += _square(one, other)
-    rows = tuple(
-        LayerError(
-            _keras.path(layer),
-            new.format.bits,
-            _ratio(alone, of_y),
-            _ratio(inside, of_y),
-            _bytes(layer),
-            _bytes(new),
-        )
+    errors = {
+        id(layer): (new.format.bits, _ratio(alone, of_y), _ratio(inside, of_y))
         for (layer, new), (of_y, alone, inside) in zip(pairs, squares, strict=True)
+    }
+    sizes = zip(_own_bytes(model), _own_bytes(quantized), strict=True)
+    rows = tuple(
+        LayerError(_keras.path(layer), *errors.get(id(layer), (None, None, None)), *bytes_of)
+        for (layer, _), bytes_of in zip([*every, (model, quantized)], sizes, strict=True)
+        if any(bytes_of) or id(layer) in errors
     )
     return QuantizationReport(rows, _ratio(*of_model[::-1]), _bytes(model), _bytes(quantized))
 
 
 def _pairs(op: str, model: Any, quantized: Any) -> list[tuple[Any, Any]]:
-    """Layers and their quantized forms."""
+    """The layers of both models."""
     ones, others = model._flatten_layers(), quantized._flatten_layers()
     pairs = list(zip(ones, others, strict=False))
     for one, other in pairs:
@@ -204,10 +208,7 @@ def _pairs(op: str, model: Any, quantized: Any) -> list[tuple[Any, Any]]:
             f"[{op}] quantized: expected what quantize_model made of the model with {len(ones)} layers, got "
             f"{len(others)}."
         )
-    found = [(one, other) for one, other in pairs if type(one) is not type(other)]
-    if not found:
-        raise ValueError(f"[{op}] quantized: expected quantized layers, got none.")
-    return found
+    return pairs
 
 
 def _square(y: tf.Tensor, from_y: tf.Tensor | None = None) -> float:
@@ -221,5 +222,21 @@ def _ratio(square: float, of: float) -> float:
     return math.sqrt(square / of) if of else math.inf if square else 0.0
 
 
+def _own_bytes(model: Any) -> list[int]:
+    """Bytes of the variables of each layer, and of the model, that no layer in it has: each variable counts once."""
+    layers, seen = [*model._flatten_layers(), model], set[int]()
+    found = dict[int, int]()
+    # Those that lie in others first.
+    for layer in sorted(layers, key=lambda one: len(list(one._flatten_layers()))):
+        own = [w for w in layer.weights if id(w) not in seen]
+        seen.update(map(id, own))
+        found[id(layer)] = _bytes_of(own)
+    return [found[id(layer)] for layer in layers]
+
+
+def _bytes_of(weights: Any) -> int:
+    return sum(math.prod(w.shape) * tf.as_dtype(w.dtype).size for w in weights)
+
+
 def _bytes(layer: Any) -> int:
-    return sum(math.prod(w.shape) * tf.as_dtype(w.dtype).size for w in layer.weights)
+    return _bytes_of(layer.weights)

@@ -275,8 +275,8 @@ def add(
       model: A built Keras model of any kind, or a layer.
       rank: Columns of A, rows of B.
       alpha: The product A B is taken times alpha / rank.
-      layers: The layers: a regular expression to be found in `layer.path`, a class, a function of the layer, or a list
-        of such; None: all that can have one.
+      layers: The layers: a name, of one or of what it lies in, or a regular expression of whole parts of `layer.path`;
+        a class, a function of the layer, or a list of such; None: all that can have one.
       name: The adapter's: letters, digits, "_", "-" and ".".
       dropout: The part of A's inputs that is dropped in training, in [0, 1).
 
@@ -285,7 +285,8 @@ def add(
 
     Raises:
       TypeError: An argument is of another kind.
-      ValueError: A number is out of range, the name is taken, the model is not built or merged, or no layer fits.
+      ValueError: A number is out of range, the name is taken, the model is not built or merged, no layer fits, or a
+        name is no layer's.
 
     Example:
       >>> model = keras.Sequential([keras.Input([4]), keras.layers.Dense(8, name="first"), keras.layers.Dense(2)])
@@ -306,6 +307,7 @@ def add(
         raise ValueError(f"[{op}] dropout: expected a number in [0, 1), got {dropout}.")
     possible = _possible(model)
     fits = _keras.matching(op, "layers", layers)
+    _keras.check_found(op, "layers", layers, model._flatten_layers())
     chosen = [layer for layer in possible if fits(layer)]
     if not chosen:
         paths = ", ".join(_keras.path(layer) for layer in possible) or "none of this model"

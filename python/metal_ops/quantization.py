@@ -29,8 +29,8 @@ _HOW = (*Format._fields, "dynamic")
 class QuantizationSpec:
     """The layers that `quantize_model` quantizes, and the bits of their weights.
 
-    A pattern is a regular expression that is searched in a layer's path, a class of Keras', a function of the layer, or
-    a list of such.
+    A pattern is a name, a class of Keras', a function of the layer, or a list of such. A name is that of a layer, of
+    one that it lies in, or a regular expression of whole parts of its path: "block/dense_.*".
 
     Attributes:
       bits: Bits of a code: 4 or 8; with lookup 2, 3, 4, 6 or 8.
@@ -87,14 +87,22 @@ class QuantizationSpec:
         check_dynamic(op, dynamic, form.lookup is not None)
         return form, dynamic
 
-    def _chosen(self, op: str, possible: list[Any]) -> dict[int, tuple[Format, bool]]:
-        """How the layers, by their id, are quantized."""
+    def _chosen(
+        self, op: str, every: list[Any], possible: list[Any]
+    ) -> dict[int, tuple[Format, bool]]:
+        """How the layers, by their id, are quantized; `every` layer of the model may be named."""
         fits = _keras.matching(op, "spec.layers", self.layers)
         stays = _keras.matching(op, "spec.skip", self.skip)
         differing = [
             (_keras.matching(op, "spec.overrides", pattern), dict(values))
             for pattern, values in self.overrides.items()
         ]
+        for argument, pattern in (
+            ("layers", self.layers),
+            ("skip", self.skip),
+            *(("overrides", pattern) for pattern in self.overrides),
+        ):
+            _keras.check_found(op, f"spec.{argument}", pattern, every)
         chosen = {}
         for layer in possible:
             if fits(layer) and not (self.skip is not None and stays(layer)):
@@ -133,8 +141,8 @@ def quantize_model(model: keras.Model, spec: Any = None, calibrate: Any = None) 
 
     Raises:
       TypeError: It is no Keras model, or the spec is none.
-      ValueError: The model is not built, no layer fits, it has adapters, it cannot be made again from its config, or
-        a layer's inputs on the data to calibrate with are not finite.
+      ValueError: The model is not built, no layer fits, a name is no layer's, it has adapters, it cannot be made again
+        from its config, or a layer's inputs on the data to calibrate with are not finite.
 
     Example:
       >>> model = keras.Sequential([keras.Input([64]), keras.layers.Dense(32), keras.layers.Dense(3, name="logits")])
@@ -151,7 +159,7 @@ def quantize_model(model: keras.Model, spec: Any = None, calibrate: Any = None) 
             "metal_ops.adapters.save, quantize the model that they were added to, and load them beside that."
         )
     possible = [layer for layer in model._flatten_layers() if kind_of(layer)]
-    chosen = spec._chosen(op, possible)
+    chosen = spec._chosen(op, model._flatten_layers(), possible)
     if not chosen:
         paths = ", ".join(_keras.path(layer) for layer in possible) or "none of this model"
         raise ValueError(

@@ -3,7 +3,8 @@ ours.
 
 Depths are a property of the cases and never of the clock. METAL_OPS_TEST_DEPTH says which, in every process of a run:
 
-    default  each test, with cases that together have every value of every parameter, and every op in every dtype
+    default  each test, with cases that together have every value of every parameter, and every op in every dtype; tests
+             of TensorFlow's own ops on the device have a dtype of each kind, as test_every_kernel.py there has them all
     all      every case
     first    the first case of each test: for a second run under other conditions, after one that took more
 
@@ -114,6 +115,15 @@ def files(expression: str, root: Path = ROOT) -> list[Path]:
 
 # Markers of tests that only `all` takes, or a run that asks for them by -m.
 LEFT_OUT = ("full", "slow")
+# dtypes of one kind: kernels are instances of one template, which differ in the size of an element.
+KINDS = {
+    "a float": ("float32", "float64"),
+    "a half": ("float16", "bfloat16"),
+    "signed": ("int8", "int16", "int32", "int64"),
+    "unsigned": ("uint8", "uint16", "uint32", "uint64"),
+    "complex": ("complex64", "complex128"),
+}
+KIND_OF = {dtype: kind for kind, dtypes in KINDS.items() for dtype in dtypes}
 # Parameters whose pairs with a dtype are all kept.
 OPS = {"op", "name", "kind", "layer", "function", "raw", "family"}
 DTYPES = {"dtype", "type", "type_", "T", "dtypes"}
@@ -183,8 +193,15 @@ class Values:
         self._objects.append(value)
         return len(self._objects) - 1
 
-    def of_case(self, params: Mapping[str, Any], rows: Iterable[list[str]]) -> dict[str, Hashable]:
-        """The values of a case: its parameters, and in place of a dataclass its fields."""
+    def of_case(
+        self, params: Mapping[str, Any], rows: Iterable[list[str]], kinds: bool = False
+    ) -> dict[str, Hashable]:
+        """The parameters of a case, in place of a dataclass its fields; with `kinds`, in place of a dtype its kind."""
+        if kinds:
+            params = {
+                name: KIND_OF.get(getattr(value, "name", value), value) if name in DTYPES else value
+                for name, value in params.items()
+            }
         found: dict[str, Hashable] = {}
         together = [names for names in rows if len(names) > 1 and {*names} <= {*params}]
         for names in together:
@@ -227,7 +244,10 @@ def kept(items: Sequence[Any], depth: str) -> set[int]:
             found.update(places)
         else:
             values, listed = Values(), rows(first)
-            cases = [values.of_case(items[place].callspec.params, listed) for place in places]
+            kinds = first.get_closest_marker("device") is not None
+            cases = [
+                values.of_case(items[place].callspec.params, listed, kinds) for place in places
+            ]
             found.update(places[index] for index in covering(cases, op_and_dtype))
     return found
 

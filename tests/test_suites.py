@@ -158,6 +158,15 @@ def test_cases_that_are_all_taken() -> None:
     assert suites.kept(items("test_b"), "default") == suites.kept(items("test_b"), "first") == {0}
 
 
+def test_a_dtype_of_each_kind_where_another_test_has_all() -> None:
+    dtypes = ["float32", "bfloat16", "float16", "int8", "uint8", "int64", "bool", "complex64"]
+    assert len(taken(items("test_a", dtype=dtypes), "default")) == 8
+    found = taken(items("test_a", marker="device", dtype=dtypes, op=["a", "b"]), "default")
+    kinds = {(case["op"], suites.KIND_OF.get(case["dtype"], case["dtype"])) for case in found}
+    assert len(found) == len(kinds) == 2 * 6
+    assert len(taken(items("test_a", marker="device", dtype=dtypes), "all")) == 8
+
+
 def test_tests_are_apart() -> None:
     both = [*items("test_a", dtype=["f", "h"], shape=[1, 2]), *items("test_b", shape=[1, 2, 3])]
     assert len(suites.kept(both, "default")) == 5 and len(suites.kept(both, "first")) == 2

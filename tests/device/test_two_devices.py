@@ -148,6 +148,7 @@ def test_attention_on_both_at_once():
 
 
 @pytest.mark.skipif(ON_GPU, reason="no bounds-checked kernels on a GPU")
+@pytest.mark.full("builds a library of kernels that fail; test_faults.py has one device's")
 def test_a_fault_is_of_its_device(library):  # noqa: F811 - the fixture
     """A kernel that does not ask how its work went, on GPU:1: who reads there hears of it, GPU:0 goes on."""
     out = run(

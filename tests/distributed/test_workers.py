@@ -276,6 +276,7 @@ def runs(pid: str) -> bool:
     return False
 
 
+@pytest.mark.full("four processes, 150 steps; test_packed_workers.py has a worker that dies")
 def test_a_worker_that_dies_returns_and_goes_on(tmp_path):
     run = tmp_path / "a"
     options = "--steps 150 --size 24 --samples 1024 --levels 4 --frames 2 --eval-views 1".split()

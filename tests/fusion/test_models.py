@@ -41,6 +41,11 @@ MODELS: dict[str, tuple[int, dict[str, int], dict[str, int]]] = {
 }  # fmt: skip
 
 
+TRAINS = pytest.mark.full(
+    "trains ResNet50; test_conditions.py and test_updates.py have graphs that train"
+)
+
+
 def randomize(model: keras.Model, seed: int = 0) -> None:
     """Statistics, scales and shifts that are not 0 and 1."""
     random = np.random.default_rng(seed)
@@ -208,12 +213,13 @@ def trained() -> Trained:
     return Trained(model, losses, after.fused - before.fused)
 
 
+@TRAINS
 def test_training_fuses_each_convolution(trained: Trained):
     """In training each ends in its bias: batch norm's statistics need the result. The gradients read it too."""
     assert trained.fused >= 53
 
 
-@pytest.mark.full("up to 80 steps of 53 convolutions")
+@TRAINS
 def test_training(trained: Trained):
     """Until it overfits. Its losses are not those of the unfused network, nor of another processor's: rounding decides
     what many a ReLU does, and grows from step to step; `exactness.py` compares what can be compared."""
@@ -229,6 +235,7 @@ def test_training(trained: Trained):
         pytest.fail(f"it did not learn 40 pictures by heart: loss {loss}, accuracy {accuracy}")
 
 
+@TRAINS
 def test_inference_of_the_trained_network(trained: Trained):
     """All of its convolutions, with batch norm, residual and activation."""
     model = trained.model

@@ -86,7 +86,12 @@ AGAIN = pytest.mark.full("each case has run alone, on all cores, and with seven 
 
 
 @pytest.mark.parametrize(
-    "threads", [pytest.param("1", marks=AGAIN), pytest.param("2", marks=AGAIN), "7"]
+    "threads",
+    [
+        pytest.param("1", marks=AGAIN),
+        pytest.param("2", marks=AGAIN),
+        pytest.param("7", marks=AGAIN),
+    ],
 )
 def test_all_cases_in_one_process(program: Path, threads: str) -> None:
     run(program, HOSTMETAL_NUM_THREADS=threads)

@@ -357,6 +357,14 @@ def test_other_vectors_have_a_table_of_their_own():
     assert device_ops.named_by({"simd": "AVX2"}) == "_avx2"
 
 
+def test_a_part_of_the_ops_is_not_recorded(monkeypatch, capsys):
+    for part in (["--quick"], ["--filter", "Add"]):
+        monkeypatch.setattr(sys, "argv", ["benchmarks.device_ops", "--record", *part])
+        with pytest.raises(SystemExit):
+            device_ops.main()
+        assert "--record wants every op and all rounds" in capsys.readouterr().err
+
+
 def test_losing_ops_come_first_and_are_counted():
     rows = [("Add", "float32", 2.0, 1.0), ("Sin", "float32", 1.0, 5.0), ("Mul", "int8", 1.0, 1.2)]
     measured = {"commit": "abc", "date": "2026-01-02", "load": 0.5}

@@ -592,6 +592,24 @@ def test_first_step_asks_for_all_that_the_goal_needs(checkout: World, goal: str,
         assert said <= asked | {"--python", "--requirements", "--find-browser"}, step
 
 
+def test_lint_makes_the_stubs_first(checkout: World):
+    """Of the op library, which needs nothing of Metal."""
+    process = checkout.start("make", "-n", "lint")
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == 0, err
+    library, raw, names, mypy = (
+        out.index(text)
+        for text in (
+            "-shared build/ops/",
+            "stub.py python/metal_ops/_metal_ops.so python/metal_ops/raw_ops.pyi",
+            "stub.py python/metal_ops/ops python/metal_ops/ops/__init__.pyi",
+            "bin/mypy",
+        )
+    )
+    assert library < raw < mypy and names < mypy
+    assert "build/device_so" not in out and "build/metal_so" not in out
+
+
 def test_a_compiler_that_this_make_installs_is_asked(checkout: World):
     """Where GCC keeps Objective-C's headers is known once it is there, not when make reads its files."""
     process = checkout.start("make", "build/hostmetal/src/bindings.o")

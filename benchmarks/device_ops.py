@@ -1,9 +1,8 @@
-"""TensorFlow's ops on the device against its CPU kernels: `python -m benchmarks.device_ops [--quick] [--filter TEXT]`.
+"""TensorFlow's ops on the device against its CPU kernels: `python -m benchmarks.device_ops [--quick] [--record]`.
 
 Which ops there are says TensorFlow's registry: those with a kernel for the device. What each is called
-with is in device_arguments.py, sizes of networks' layers are in device_layers.py. Writes
-benchmarks/results/device_ops.md, or of a processor without AVX-512 a file of its own; with --quick or --filter it
-only shows rows.
+with is in device_arguments.py, sizes of networks' layers are in device_layers.py. With --record it writes
+benchmarks/results/device_ops.md, or of a processor without AVX-512 a page of its own.
 """
 
 from __future__ import annotations
@@ -145,7 +144,7 @@ def markdown(
         "# TensorFlow's ops on the device"
         + (f", {described['simd']}" if named_by(described) else ""),
         "",
-        "Made by `python -m benchmarks.device_ops`; do not edit. Calls outside of `tf.function` on tensors of about 1M "
+        "Recorded by `python -m benchmarks.device_ops --record`. Calls outside of `tf.function` on tensors of about 1M "
         "elements, on hostmetal's CPU driver and by TensorFlow's own CPU kernels, in turns. `device / CPU` above 1: "
         "TensorFlow's CPU kernel is faster.",
         "",
@@ -208,11 +207,18 @@ def noted(row: str, failed: dict[str, str]) -> Iterator[None]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.device_ops", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="fewer rounds; shown, not saved")
+    parser.add_argument(
+        "--quick", action="store_true", help="fewer rounds, which cannot be recorded"
+    )
     parser.add_argument(
         "--filter", default="", metavar="TEXT", help="ops whose name this expression finds"
     )
+    parser.add_argument(
+        "--record", action="store_true", help="write the page of benchmarks/results"
+    )
     options = parser.parse_args()
+    if options.record and (options.quick or options.filter):
+        parser.error("--record wants every op and all rounds; leave out --quick and --filter")
     tf.config.set_soft_device_placement(False)
     measured = provenance.now("device_ops")
     rounds = QUICK_ROUNDS if options.quick else ROUNDS
@@ -238,7 +244,7 @@ def main() -> int:
     print(
         f"{len(rows)} ops, {sum(r[3] > LOSES * r[2] for r in rows)} over {LOSES}; {len(failed)} not measured"
     )
-    if not (options.quick or options.filter):
+    if options.record:
         path = pages.RESULTS / f"device_ops{named_by(machine.describe())}.md"
         path.write_text(markdown(rows, failed, measured, of_layers))
     return 0

@@ -20,7 +20,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import numpy as np  # noqa: E402
 
-from benchmarks import machine  # noqa: E402
+from benchmarks import machine, provenance  # noqa: E402
 from benchmarks.pages import RESULTS  # noqa: E402
 from metal_ops.nerf.config import ModelConfig, TrainConfig  # noqa: E402
 from metal_ops.nerf.evaluate import evaluate  # noqa: E402
@@ -77,6 +77,8 @@ def markdown(content: dict[str, Any], seeds: list[str]) -> str:
         *[f"- {key}: {value}" for key, value in content["machine"].items()],
         f"- scene: {content['scene']}, {content['steps']} steps, seeds {', '.join(seeds)}",
         "",
+        provenance.said(content["measured"], content["machine"]["cores"]),
+        "",
         "## One part of the recipe replaced at a time",
         "",
         "| part | in its place | PSNR, dB | the part gives, dB | M rays seen | grid occupied |",
@@ -115,6 +117,7 @@ def load_results(path: Path, scene: str, steps: int) -> dict[str, Any]:
         "scene": scene,
         "steps": steps,
         "machine": machine.describe(),
+        "measured": provenance.now("nerf"),
         "variants": {
             part: {"instead": instead, "changes": changes, "runs": {}}
             for part, (instead, changes) in VARIANTS.items()

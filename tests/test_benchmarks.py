@@ -238,6 +238,60 @@ def test_recorded_pages_are_what_is_read_of_them():
     assert "llama.cpp" not in "".join(path.read_text() for path in pages.RESULTS.glob("*.md"))
 
 
+NUMBER = r"(?<![\w.^])\d+(?:\.\d+)?(?![\w^]|\.\d)"
+WITH_UNIT = re.compile(
+    rf"{NUMBER}(?:,? (?:to|and|or) {NUMBER}|, {NUMBER})* (?=(?:ms|µs|TFLOP/s|dB)\b)"
+)
+RECORDED_PAGE = re.compile(r"benchmarks/results/([\w/]+\.\w+)")
+
+
+def unrecorded(text: str, results: Path) -> tuple[int, list[str]]:
+    """Of the paragraphs of a page that name a recorded one: how many figures they and their tables have, and which are
+    not there, rounded as they are shown. Milliseconds may be microseconds there."""
+    parts = re.split(r"\n\n+", text)
+    count, missing = 0, []
+    for part, behind in zip(parts, [*parts[1:], ""], strict=True):
+        named = RECORDED_PAGE.findall(part)
+        if not named:
+            continue
+        shown = " ".join(found[0] for found in WITH_UNIT.finditer(part))
+        if behind.startswith("|"):
+            shown += re.sub(r"^\|[^|]*\|", "", behind, flags=re.M)  # less what names the rows
+        texts = " ".join((results / name).read_text() for name in named)
+        there = [float(number) for number in re.findall(NUMBER, texts)]
+        for figure in re.findall(NUMBER, shown):
+            digits = len(figure.partition(".")[2])
+            count += 1
+            if not any(f"{n / k:.{digits}f}" == figure for n in there for k in (1, 1000)):
+                missing.append(figure)
+    return count, missing
+
+
+def test_figures_of_pages_are_recorded_ones():
+    count = 0
+    for page in [*ROOT.glob("docs/*.md"), ROOT / "README.md"]:
+        found, missing = unrecorded(page.read_text(), pages.RESULTS)
+        assert missing == [], f"{page}: the recorded pages that it names have no {missing}"
+        count += found
+    assert count > 40
+    # Where the device loses, in words.
+    text = (ROOT / "docs" / "benchmarks.md").read_text()
+    for name, sentence in (
+        ("device_ops", "{1} of {0} ops"),
+        ("device_ops_avx2", "it is {1} of {0}"),
+    ):
+        page = (pages.RESULTS / f"{name}.md").read_text()
+        counts = re.findall(r"^(\d+) ops, (\d+) of them slower", page, re.M)[0]
+        assert sentence.format(*counts) in text, name
+
+
+def test_control_other_figures_are_seen(tmp_path):
+    (tmp_path / "x.md").write_text("| a | 21.46 | 2048 |\n")
+    text = "It takes 21.5 and 0.021 ms or 22 ms: `benchmarks/results/x.md`.\n\n| 4 rows | 2.05 | 3.1 |\n"
+    assert unrecorded(text, tmp_path) == (5, ["22", "3.1"])
+    assert unrecorded("It takes 3 ms.\n\n| 4 rows | 3.1 |\n", tmp_path) == (0, [])
+
+
 def test_a_line_that_is_no_row_is_named(tmp_path):
     page = tmp_path / "x.md"
     page.write_text("# Benchmark: x\n\n## At abc, 2026-01-02\n\n| a | b |\n")
@@ -301,6 +355,14 @@ def test_layers_have_a_table_of_their_own():
 def test_other_vectors_have_a_table_of_their_own():
     assert device_ops.named_by({"simd": "AVX-512"}) == ""
     assert device_ops.named_by({"simd": "AVX2"}) == "_avx2"
+
+
+def test_a_part_of_the_ops_is_not_recorded(monkeypatch, capsys):
+    for part in (["--quick"], ["--filter", "Add"]):
+        monkeypatch.setattr(sys, "argv", ["benchmarks.device_ops", "--record", *part])
+        with pytest.raises(SystemExit):
+            device_ops.main()
+        assert "--record wants every op and all rounds" in capsys.readouterr().err
 
 
 def test_losing_ops_come_first_and_are_counted():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import importlib
 import importlib.metadata
 import inspect
@@ -112,6 +113,20 @@ def test_control_examples_notice_other_numbers():
     assert not same("[0.777, -1.0]\n", "[0.7776, -1.0]\n", 0)
     assert not same("[0.777, -1.0]\n", "[0.777, 1.0]\n", 0)
     assert not same("[0.777]\n", "[0.777, 0.777]\n", 0)
+
+
+@pytest.mark.parametrize(
+    "example, fails",
+    [(">>> 1 + 1\n2", False), (">>> 1 + 1\n3", True), (">>> none()", True), ("1 + 1", True)],
+)
+def test_control_broken_examples_fail(example, fails, tmp_path, monkeypatch):
+    package = tmp_path / f"with_examples_{abs(hash(example))}"
+    package.mkdir()
+    (package / "functions.py").write_text(f'"""Example:\n\n{example}\n"""\n')
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(doctests, "PACKAGE", package)
+    with pytest.raises(AssertionError) if fails else contextlib.nullcontext():
+        doctests.run(package / "functions.py")
 
 
 # These run where the device is loaded: tests/device/on_device, test_state.py and test_report.py.

@@ -98,7 +98,8 @@ def test_records_are_a_line_a_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         rows = records.read(path)
         copy = tmp_path / path.name
         monkeypatch.setitem(records.KEY, copy, records.KEY[path])
-        records.write(copy, dict(reversed(rows.items())) if path != records.NUMBERS else rows)
+        rows = {name: dict(reversed(row.items())) for name, row in rows.items()}
+        records.write(copy, rows if path == records.NUMBERS else dict(reversed(rows.items())))
         assert copy.read_text() == path.read_text() and len(rows) > 20
     copy.write_text('{"op": "A"}\n["op"]\n')
     with pytest.raises(ValueError, match=rf"{copy.name}:2: expected an object with 'op', got"):

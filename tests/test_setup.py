@@ -571,7 +571,8 @@ def checkout(world: World) -> World:
         ("gpu-test GPU=1 OUT=out", "--metal"),
         ("wheel", "--metal"),
         ("wheel-check", "--metal"),
-        ("docs", "--metal"),
+        ("docs", ""),
+        ("docs ARGS=--measure", "--metal"),
         ("sanitize", "--metal --sanitize"),
         ("sanitize-ops", "--metal --sanitize"),
         ("fuzz", "--metal --sanitize"),
@@ -589,6 +590,24 @@ def test_first_step_asks_for_all_that_the_goal_needs(checkout: World, goal: str,
     for step in steps:
         said = set(re.findall(r"--[a-z-]+", step))
         assert said <= asked | {"--python", "--requirements", "--find-browser"}, step
+
+
+def test_lint_makes_the_stubs_first(checkout: World):
+    """Of the op library, which needs nothing of Metal."""
+    process = checkout.start("make", "-n", "lint")
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == 0, err
+    library, raw, names, mypy = (
+        out.index(text)
+        for text in (
+            "-shared build/ops/",
+            "stub.py python/metal_ops/_metal_ops.so python/metal_ops/raw_ops.pyi",
+            "stub.py python/metal_ops/ops python/metal_ops/ops/__init__.pyi",
+            "bin/mypy",
+        )
+    )
+    assert library < raw < mypy and names < mypy
+    assert "build/device_so" not in out and "build/metal_so" not in out
 
 
 def test_a_compiler_that_this_make_installs_is_asked(checkout: World):

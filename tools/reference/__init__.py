@@ -1,1 +1,1 @@
-"""Generates the reference pages in docs/ and the stub of the raw ops: `python -m tools.reference`."""
+"""Generates the reference pages in docs/ (`python -m tools.reference`) and the stubs (stub.py)."""

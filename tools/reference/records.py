@@ -42,4 +42,8 @@ def read(path: Path) -> dict[str, dict[str, Any]]:
 def write(path: Path, rows: Mapping[str, Mapping[str, Any]]) -> None:
     """Writes rows, sorted but for those of functions, which are in the specification's order."""
     names = sorted(rows) if KEY[path] == "op" else rows
-    path.write_text("".join(json.dumps({KEY[path]: name, **rows[name]}) + "\n" for name in names))
+    lines = []
+    for name in names:
+        row = dict(json.loads(json.dumps(rows[name], sort_keys=True)))
+        lines.append(json.dumps({KEY[path]: name, **row}) + "\n")
+    path.write_text("".join(lines))

@@ -131,6 +131,8 @@ include kernels/rules.mk
 -include hostmetal/rules.mk device/rules.mk tools/sanitize/rules.mk benchmarks/rules.mk docs/rules.mk tools/packaging/rules.mk tools/bazel/rules.mk tools/gpu/rules.mk
 
 setup: $(VENV)/package.stamp  ## Install what is missing and create .venv
+	@[ "$$(git config core.hooksPath 2>/dev/null)" = tools/hooks ] || \
+	  echo "metal_ops: 'git config core.hooksPath tools/hooks' has git check the subjects of your commits."
 
 build: $(VENV)/package.stamp $(LIBRARIES)  ## Compile the CPU op library
 
@@ -194,6 +196,7 @@ lint: $(VENV)/test.stamp  ## Check style and types
 	@$(VENV)/bin/clang-format --dry-run -Werror $(FORMATTED)
 	@$(VENV)/bin/ruff check python tests benchmarks examples tools
 	@$(VENV)/bin/ruff format --check python tests benchmarks examples tools
+	@$(PY) tools/words.py
 	@$(VENV)/bin/mypy
 
 format: $(VENV)/test.stamp  ## Rewrite the sources in the house style

@@ -1,4 +1,4 @@
-"""Counts habits of wording in comments, docstrings, messages and pages: docs/style.md says what to write instead.
+"""Counts habits of wording in comments, docstrings, messages and pages; docs/style.md has the replacements.
 
 `make lint` fails where a room has more of them than its ceiling; `python tools/words.py kernels` lists those of a room.
 """

@@ -1,4 +1,5 @@
-# metal_ops: every target installs what it is missing, then builds what changed. `make help` lists them.
+# metal_ops: every target installs missing packages, then builds the changed files. `make help` lists
+# them.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -79,7 +80,8 @@ $(VENV)/stamp: requirements.txt | build/system.stamp
 	tools/setup.sh --requirements > build/requirements.txt && \
 	$(LOCKED) sh -c "{ [ -x $(PY) ] || $$python -m venv $(VENV); } && $(PIP_INSTALL) -r build/requirements.txt" && touch $@
 
-# Apart from the above, so that an edit of pyproject.toml does not recompile the world. With what programs read files with.
+# Apart from the above, so that an edit of pyproject.toml does not recompile the world. With the packages with which
+# programs read files.
 $(VENV)/package.stamp: pyproject.toml requirements-programs.txt | $(VENV)/stamp
 	@$(LOCKED) sh -c "$(PIP_INSTALL) --no-deps --no-build-isolation -e . && $(PIP_INSTALL) -r requirements-programs.txt" && touch $@
 
@@ -88,8 +90,8 @@ $(VENV)/test.stamp: requirements-test.txt requirements-test-no-deps.txt | $(VENV
 	@$(LOCKED) sh -c "$(PIP_INSTALL) -r $< && $(PIP_INSTALL) --no-deps -r $(word 2,$^)" && touch $@
 endif
 
-# TensorFlow's own compile and link flags, asked once per environment. Files and not variables, so that what needs no
-# TensorFlow is compiled while pip fetches it.
+# TensorFlow's own compile and link flags, asked once per environment. Files and not variables, so that sources
+# without TensorFlow are compiled while pip fetches it.
 TF_FLAGS := build/tensorflow
 TF_CFLAGS := @$(TF_FLAGS)/cflags
 TF_LDFLAGS := @$(TF_FLAGS)/ldflags
@@ -110,7 +112,7 @@ endef
 # The same sources give the same bytes wherever the checkout and, by the flags above, TensorFlow lie.
 REPRODUCIBLE := -ffile-prefix-map=$(CURDIR)=.
 
-# $(call link_flags,<shared object>,<exports.map>): exports what the map says and nothing else.
+# $(call link_flags,<shared object>,<exports.map>): exports the names in the map and nothing else.
 ifeq ($(shell uname),Darwin)
 # TensorFlow has loaded its libraries under names of its own by the time that ours are loaded.
 link_flags = -Wl,-undefined,dynamic_lookup -Wl,-install_name,@rpath/$(notdir $(1)) -Wl,-rpath,@loader_path \
@@ -144,7 +146,7 @@ metal: build $(METAL_LIBRARIES)  ## Compile hostmetal, the Metal kernels, the sh
 nerf: build  ## Train a NeRF and leave its pictures in runs/
 	@$(PY) -m metal_ops nerf train $(if $(DATA),--data "$(DATA)") $(ARGS)
 
-# On all cores, with the slowest tests at the end; what ARGS names, in one process.
+# On all cores, with the slowest tests at the end; tests that ARGS names, in one process.
 ALL_CORES := -n auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder --durations=25 --durations-min=5
 PYTEST = $(PY) -m pytest $(if $(ARGS),,$(ALL_CORES))
 CHOOSE = $(PY) tools/choose_tests.py

@@ -12,7 +12,6 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 # 2683 in all at 702cde52, before sentences were rewritten. A ceiling goes down with its room's count, never up.
 CEILINGS = {
-    "README.md": 3,
     "benchmarks": 108,
     "device": 1,
     "docs": 40,
@@ -20,7 +19,7 @@ CEILINGS = {
     "graph": 6,
     "hostmetal": 136,
     "kernels": 54,
-    "python": 399,
+    "python": 398,
     "tests": 78,
     "tools": 24,
 }

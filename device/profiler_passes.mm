@@ -74,7 +74,7 @@ class StreamProfile {
 
 namespace {
 
-// Their times, and to the recorder. Failed passes have none, and errors here go unreported.
+// Their times, and to the recorder. Passes that failed, or are not done, are left out.
 void Resolve(Passes* passes, uint32_t stream, uint64_t completed,
              const std::vector<uint64_t>& failed) {
   Page& events = passes->events;

@@ -124,7 +124,7 @@ def test_control_agree():
 
 
 def test_every_op_is_measured(generated: dict[Path, str]):
-    """In each float dtype that a device has kernels for; what counts or packs integers has no error."""
+    """In each float dtype that a device has kernels for; ops that count or pack integers have no error."""
     figures = json.loads(ERRORS.read_text())
     rows = re.findall(
         r"^\| \[(\w+)\]\(\S+\) \| (\w*) ?\| (\w*) ?\| (\w*) ?\|",
@@ -202,7 +202,7 @@ def test_stub_is_that_of_the_library(tmp_path: Path):
 
 
 def blocks(text: str) -> list[tuple[str, str, str, str]]:
-    """(reason why it is not run, language, code, what it prints) of each fenced block."""
+    """(reason why it is not run, language, code, expected output) of each fenced block."""
     return [tuple(part or "" for part in found) for found in FENCE.findall(text)]
 
 
@@ -376,7 +376,7 @@ def test_control_broken_links():
 
 
 def test_diffs_apply():
-    """A diff of a page is what a reader would do to the present sources."""
+    """A reader's change of the present sources by a diff of a page."""
     diffs = [
         (page.name, text)
         for page in PAGES

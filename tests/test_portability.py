@@ -33,7 +33,7 @@ HOST = [
     if ".metal" not in path.suffixes and path.parts[:2] != ("kernels", "msl")
 ]
 
-# The headers in which the standard declares a name.
+# The headers in which the standard declares a name; libstdc++ and libc++ differ in the others that do.
 DECLARED = {
     "algorithm": "all_of any_of clamp copy copy_n equal fill fill_n find find_if max max_element min min_element "
     "none_of reverse rotate sort stable_sort transform unique upper_bound lower_bound",

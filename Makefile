@@ -1,4 +1,5 @@
-# metal_ops: every target installs what it is missing, then builds what changed. `make help` lists them.
+# metal_ops: every target installs missing packages, then builds the changed files. `make help` lists
+# them.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -79,7 +80,8 @@ $(VENV)/stamp: requirements.txt | build/system.stamp
 	tools/setup.sh --requirements > build/requirements.txt && \
 	$(LOCKED) sh -c "{ [ -x $(PY) ] || $$python -m venv $(VENV); } && $(PIP_INSTALL) -r build/requirements.txt" && touch $@
 
-# Apart from the above, so that an edit of pyproject.toml does not recompile the world. With what programs read files with.
+# Apart from the above, so that an edit of pyproject.toml does not recompile the world. With the packages with which
+# programs read files.
 $(VENV)/package.stamp: pyproject.toml requirements-programs.txt | $(VENV)/stamp
 	@$(LOCKED) sh -c "$(PIP_INSTALL) --no-deps --no-build-isolation -e . && $(PIP_INSTALL) -r requirements-programs.txt" && touch $@
 
@@ -88,8 +90,8 @@ $(VENV)/test.stamp: requirements-test.txt requirements-test-no-deps.txt | $(VENV
 	@$(LOCKED) sh -c "$(PIP_INSTALL) -r $< && $(PIP_INSTALL) --no-deps -r $(word 2,$^)" && touch $@
 endif
 
-# TensorFlow's own compile and link flags, asked once per environment. Files and not variables, so that what needs no
-# TensorFlow is compiled while pip fetches it.
+# TensorFlow's own compile and link flags, asked once per environment. Files and not variables, so that sources
+# without TensorFlow are compiled while pip fetches it.
 TF_FLAGS := build/tensorflow
 TF_CFLAGS := @$(TF_FLAGS)/cflags
 TF_LDFLAGS := @$(TF_FLAGS)/ldflags
@@ -110,7 +112,7 @@ endef
 # The same sources give the same bytes wherever the checkout and, by the flags above, TensorFlow lie.
 REPRODUCIBLE := -ffile-prefix-map=$(CURDIR)=.
 
-# $(call link_flags,<shared object>,<exports.map>): exports what the map says and nothing else.
+# $(call link_flags,<shared object>,<exports.map>): exports the names in the map and nothing else.
 ifeq ($(shell uname),Darwin)
 # TensorFlow has loaded its libraries under names of its own by the time that ours are loaded.
 link_flags = -Wl,-undefined,dynamic_lookup -Wl,-install_name,@rpath/$(notdir $(1)) -Wl,-rpath,@loader_path \
@@ -131,6 +133,8 @@ include kernels/rules.mk
 -include hostmetal/rules.mk device/rules.mk tools/sanitize/rules.mk benchmarks/rules.mk docs/rules.mk tools/packaging/rules.mk tools/bazel/rules.mk tools/gpu/rules.mk
 
 setup: $(VENV)/package.stamp  ## Install what is missing and create .venv
+	@[ "$$(git config core.hooksPath 2>/dev/null)" = tools/hooks ] || \
+	  echo "metal_ops: 'git config core.hooksPath tools/hooks' has git check the subjects of your commits."
 
 build: $(VENV)/package.stamp $(LIBRARIES)  ## Compile the CPU op library
 
@@ -142,7 +146,7 @@ metal: build $(METAL_LIBRARIES)  ## Compile hostmetal, the Metal kernels, the sh
 nerf: build  ## Train a NeRF and leave its pictures in runs/
 	@$(PY) -m metal_ops nerf train $(if $(DATA),--data "$(DATA)") $(ARGS)
 
-# On all cores, with the slowest tests at the end; what ARGS names, in one process.
+# On all cores, with the slowest tests at the end; tests that ARGS names, in one process.
 ALL_CORES := -n auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder --durations=25 --durations-min=5
 PYTEST = $(PY) -m pytest $(if $(ARGS),,$(ALL_CORES))
 CHOOSE = $(PY) tools/choose_tests.py
@@ -194,6 +198,7 @@ lint: $(VENV)/test.stamp $(STUBS)  ## Check style and types
 	@$(VENV)/bin/clang-format --dry-run -Werror $(FORMATTED)
 	@$(VENV)/bin/ruff check python tests benchmarks examples tools
 	@$(VENV)/bin/ruff format --check python tests benchmarks examples tools
+	@$(PY) tools/words.py
 	@$(VENV)/bin/mypy
 
 format: $(VENV)/test.stamp  ## Rewrite the sources in the house style

@@ -82,8 +82,8 @@ bool FindTarget(const SP_DeviceMemoryBase* memory, uint64_t size, const char* wh
   return true;
 }
 
-// Waits, so that it can say whether what it copies is there. CUDA also waits when the host's memory
-// is pageable.
+// Waits, so that it can say whether the copy's source is there. CUDA also waits when the host's
+// memory is pageable.
 void MemcpyDeviceToHost(const SP_Device* device, SP_Stream stream, void* target,
                         const SP_DeviceMemoryBase* source, uint64_t size, TF_Status* status) {
   Guarded(device, status, [&] {
@@ -281,8 +281,8 @@ void Memset32(const SP_Device* device, SP_Stream stream, SP_DeviceMemoryBase* ta
     Place to;
     if (size == 0 || !CheckFork(status) || !FindTarget(target, size, "memset32", &to, status))
       return;
-    // Metal fills with bytes only: write the pattern once, then copy what is written already,
-    // doubling each time.
+    // Metal fills with bytes only: write the pattern once, then copy the written part, doubling
+    // each time.
     id<MTLBuffer> word = [[(id<MTLDevice>)device->device_handle
         newBufferWithBytes:&pattern
                     length:sizeof(pattern)

@@ -1,4 +1,4 @@
-// The METAL devices of this process, TensorFlow's GPU:0 and on: what each of them has of its own.
+// The METAL devices of this process, TensorFlow's GPU:0 and on: each one's own state.
 
 #ifndef METAL_OPS_DEVICE_DEVICE_H_
 #define METAL_OPS_DEVICE_DEVICE_H_

@@ -25,7 +25,7 @@ Device& DeviceOf(id<MTLDevice> metal) {
 void ReportError(Device& device, const std::string& message) {
   if (Forked()) return;
   std::lock_guard<std::mutex> lock(device.error_mutex);
-  if (device.failed) return;  // what follows the first failure is often its consequence
+  if (device.failed) return;  // failures after the first are often its consequences
   device.error =
       Devices().size() == 1 ? message : "GPU:" + std::to_string(device.ordinal) + ": " + message;
   device.failed = true;

@@ -1,4 +1,4 @@
-// The SP_StreamExecutor table: what TensorFlow calls for memory, streams, events, timers and
+// The SP_StreamExecutor table: TensorFlow's functions for memory, streams, events, timers and
 // copies.
 
 #ifndef METAL_OPS_DEVICE_EXECUTOR_H_

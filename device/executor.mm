@@ -50,9 +50,9 @@ constexpr uint64_t kLargeAllocation = uint64_t{64} << 10;
 // TensorFlow turns a null pointer into ResourceExhausted, with the op and the shape that wanted the
 // memory.
 void* Allocate(Device& device, uint64_t size) {
-  // TensorFlow runs far ahead of the device, allocating what it would find freed if it waited.
-  // Fresh pages cost more than the wait: an addition of 2^20 floats took 1.4 ms so, and 0.4 ms with
-  // it.
+  // TensorFlow runs far ahead of the device, allocating memory that it would find freed if it
+  // waited. Fresh pages cost more than the wait: an addition of 2^20 floats took 1.4 ms so, and 0.4
+  // ms with it.
   if (size >= kLargeAllocation && GetMemoryStatistics(device).abandoned > device.most_abandoned) {
     Synchronize(&device);
   }
@@ -91,7 +91,7 @@ void* HostMemoryAllocate(const SP_Device*, uint64_t size) {
 
 void HostMemoryDeallocate(const SP_Device*, void* memory) { free(memory); }
 
-// All memory of the device is unified; kernels get what `allocate` gives, whichever call it came
+// All memory of the device is unified; kernels get `allocate`'s pointers, whichever call they came
 // from.
 void* UnifiedMemoryAllocate(const SP_Device* device, uint64_t size) {
   void* memory = nullptr;

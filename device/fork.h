@@ -1,6 +1,6 @@
 // A process that was forked from one that has used the device: the threads that do the device's
 // work did not come along, and locks may be held by threads that are no more. Nothing here may wait
-// for either, so what TensorFlow asks for there ends in a sentence before a lock is taken.
+// for either, so TensorFlow's requests there end in a sentence before a lock is taken.
 
 #ifndef METAL_OPS_DEVICE_FORK_H_
 #define METAL_OPS_DEVICE_FORK_H_

@@ -20,8 +20,8 @@ namespace metal_device {
 // Reads the environment. Called once, before anything else here.
 void InitMemory();
 
-// The pointer of a buffer with one reference, which is what TensorFlow owns; null if the device's
-// limit or the system's memory is reached.
+// The pointer of a buffer with one reference, which TensorFlow owns; null if the device's limit or
+// the system's memory is reached.
 void* NewBuffer(Device& device, uint64_t length);
 // Gives that reference back.
 void AbandonBuffer(Device& device, void* opaque);

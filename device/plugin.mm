@@ -103,7 +103,7 @@ void Find(Plugin* plugin) {
   // just that.
   GlobalStreamOptions().synchronous =
       IsSet("METAL_OPS_DEVICE_SYNC") || IsSet("METAL_DEVICE_WRAPPER_TYPE");
-  // Work may be in flight when the process exits; it must not meet destroyed statics.
+  // Work may be in flight when the process exits; it must not find destroyed statics.
   atexit([] {
     @autoreleasepool {
       SynchronizeAll();
@@ -214,7 +214,7 @@ METAL_DEVICE_EXPORT const char* metal_device_why_forked() {
   return metal_device::Forked() ? metal_device::WhyNotForked() : nullptr;
 }
 
-// How many there are; what follows takes a number below that.
+// How many there are; the functions below take a number below that.
 METAL_DEVICE_EXPORT uint64_t metal_device_count() { return metal_device::Devices().size(); }
 
 METAL_DEVICE_EXPORT const char* metal_device_name(uint64_t ordinal) {

@@ -42,8 +42,8 @@ struct Profile {
 // Both may profile at the same time, each its own stretch.
 enum class Profiler : uint32_t { kPython = 1, kTensorFlow = 2 };
 
-// Waits for the device, so that only what comes later is seen. False: this one profiles already, or
-// the device takes no times, which `why` says.
+// Waits for the device, so that only later work is seen. False: this one profiles already, or the
+// device takes no times, which `why` says.
 bool StartProfile(Profiler who, id<MTLDevice> device, uint64_t most_events, std::string* why);
 // Waits for the device, so that all that was asked for is seen.
 Profile StopProfile(Profiler who);
@@ -58,8 +58,8 @@ void DeleteProfile(StreamProfile* profile);
 // On the stream's queue. The pass is one of the command buffer that will have this number.
 id<MTLComputeCommandEncoder> ProfiledCompute(StreamProfile** profile, id<MTLCommandBuffer> buffer,
                                              uint64_t number, const ProfiledPass& pass);
-// The same for a launch that goes on an encoder with others: nullptr where it gets no time, else what
-// has to be told when it is encoded.
+// The same for a launch that goes on an encoder with others: nullptr where it gets no time, else the
+// profile to tell when it is encoded.
 StreamProfile* SampleBefore(StreamProfile** profile, id<MTLDevice> device, uint64_t number,
                             id<MTLComputeCommandEncoder> encoder, const ProfiledPass& pass);
 void SampleAfter(StreamProfile* profile, id<MTLComputeCommandEncoder> encoder);

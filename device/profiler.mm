@@ -89,7 +89,7 @@ void StartAnew(Recorder& recorder) {
 
 using Entry = std::pair<uint64_t, const ProfileEvent*>;  // by when it was asked for
 
-// Sorts what mostly is in order: pages of a thread or a stream, one after the other.
+// Sorts entries that are mostly in order: pages of a thread or a stream, one after the other.
 void MergeRuns(std::vector<Entry>* entries) {
   std::vector<ptrdiff_t> bounds = {0};
   for (size_t i = 1; i < entries->size(); ++i) {

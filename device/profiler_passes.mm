@@ -39,7 +39,7 @@ struct Passes {
   const uint64_t generation = TheRecorder().generation.load();
 };
 
-// A pass, and where it says what takes its times.
+// A pass, and its attachment for the samples of its times.
 template <typename Descriptor, typename Attachment>
 struct Wanted {
   explicit Wanted(Descriptor* made)
@@ -67,14 +67,14 @@ class StreamProfile {
       [MTLBlitPassDescriptor blitPassDescriptor]};
 
   std::atomic<bool> has_full{false};
-  std::mutex mutex;  // guards what follows
+  std::mutex mutex;  // guards the members below
   std::deque<std::unique_ptr<Passes>> full;
   std::vector<uint64_t> failed;  // command buffers
 };
 
 namespace {
 
-// Their times, and to the recorder. Failed passes have none, and errors here go unreported.
+// Their times, and to the recorder. Passes that failed, or are not done, are left out.
 void Resolve(Passes* passes, uint32_t stream, uint64_t completed,
              const std::vector<uint64_t>& failed) {
   Page& events = passes->events;

@@ -1,7 +1,7 @@
-// TensorFlow's profiler: what the device did, as tf.profiler and TensorBoard read it.
+// TensorFlow's profiler: the device's work, as tf.profiler and TensorBoard read it.
 //
 // TensorFlow wants an XSpace (tsl/profiler/protobuf/xplane.proto), serialised. Its own classes for
-// that are not among what it exports, so its six messages are written field by field.
+// that are not exported, so its six messages are written field by field.
 
 #include <time.h>
 

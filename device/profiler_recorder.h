@@ -39,7 +39,7 @@ struct Recorder {
   std::atomic<uint64_t> generation{0};
   std::atomic<uint64_t> first_host{0};  // when that was
 
-  std::mutex mutex;  // guards what follows
+  std::mutex mutex;  // guards the members below
   std::vector<Page> pages;
   uint64_t stored = 0;  // events in them
   std::vector<Lane*> lanes;
@@ -84,7 +84,7 @@ class Lane {
   Lane();
 
   const uint64_t thread_;
-  // Its size stays, so that others read what is done while the thread goes on.
+  // Its size stays, so that others read completed entries while the thread goes on.
   Page page_;
   std::atomic<size_t> done_{0};
   size_t collected_ = 0;  // with the recorder's lock

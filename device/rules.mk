@@ -35,7 +35,7 @@ build/device_so/%.o: %.mm $(TF_FLAGS)/cflags device/rules.mk | build/system-meta
 	@echo "  compile $<"
 	@$(OBJCXX) $(DEVICE_OBJCXXFLAGS) $(CXXFLAGS) $(TF_CFLAGS) -c $< -o $@
 
-# The soname is what kernels look for when they ask whether the device is loaded.
+# Kernels look for the soname when they ask whether the device is loaded.
 $(DEVICE_SO): $(DEVICE_OBJ) $(PKG)/libhostmetal.so device/exports.map
 	@echo "  link    $@"
 	@$(OBJCXX) -shared -pthread $(DEVICE_OBJ) -o $@.tmp -Wl,-soname,libmetal_device.so -Wl,-z,defs \
@@ -79,7 +79,8 @@ $$(patsubst %,build/sanitize/$(1)/%.o,$$(basename $$(DEVICE_SRC) $$(wildcard tes
 build/sanitize/$(1)/device_tests: $$(patsubst %,build/sanitize/$(1)/%.o,$$(basename $$(DEVICE_SANITIZE_SRC)))
 	@$$(OBJCXX) -pthread $$(SANITIZE_$(1)) $$^ -o $$@ $$(HOSTMETAL_LIBS) $$(DEVICE_TF_LINK)
 
-# Kernels look for their shaders beside what they are in, and for the device's functions in the process.
+# Kernels look for their shaders beside their own library, and for the device's functions in the
+# process.
 build/sanitize/$(1)/device_kernels: $$(patsubst %,build/sanitize/$(1)/%.o,$$(basename $$(DEVICE_KERNELS_SRC))) $(DEVICE_METALLIB)
 	@$$(OBJCXX) -pthread -rdynamic $$(SANITIZE_$(1)) $$(filter %.o,$$^) -o $$@ $$(HOSTMETAL_LIBS) $$(DEVICE_TF_LINK)
 	@cp $(DEVICE_METALLIB) $$@.metallib
@@ -88,7 +89,7 @@ build/sanitize/$(1)/device_kernels: $$(patsubst %,build/sanitize/$(1)/%.o,$$(bas
 endef
 $(foreach name,address thread,$(eval $(call device_sanitize_rules,$(name))))
 
-# $(call sanitize_device,<sanitizer>,<program and arguments>): what it says lies beside it.
+# $(call sanitize_device,<sanitizer>,<program and arguments>): its output lies beside it.
 sanitize_device = $(SANITIZE_SYMBOLIZERS) HOSTMETAL_COMPILER=$(PKG)/metal HOSTMETAL_PYTHON=$(PY) METAL_OPS_DEVICE_MEMORY_MB=64 TF_CPP_MIN_LOG_LEVEL=3 \
   LSAN_OPTIONS=suppressions=tests/hostmetal/leaks.supp:print_suppressions=0 \
   TSAN_OPTIONS=suppressions=tests/hostmetal/races.supp:halt_on_error=0:report_signal_unsafe=0:exitcode=66 \

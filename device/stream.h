@@ -37,7 +37,7 @@
   uint32_t _number;                       // among the process' streams, from 1
   id<MTLSharedEvent> _timeline;
 
-  std::mutex _mutex;  // guards what follows
+  std::mutex _mutex;  // guards the members below
   std::condition_variable _progress;
   uint64_t _submitted;  // changed on _queue only
   uint64_t _completed;
@@ -55,15 +55,15 @@
     id<MTLSharedEvent> event;   // retained
     uint64_t value;
   };
-  std::vector<Wait> _waits;  // what the next command buffer has to wait for
+  std::vector<Wait> _waits;  // the waits of the next command buffer
 }
 
 - (instancetype)initWithDevice:(metal_device::Device*)device;
 - (metal_device::Device*)device;
 
-// Commits what is encoded. Returns the number that stands for "all work so far".
+// Commits the encoded work. Returns the number that stands for "all work so far".
 - (uint64_t)flush;
-// Looks at what is done, whose failures are reported from here on.
+// Looks at completed work, whose failures are reported from here on.
 - (void)reap;
 - (bool)isDone:(uint64_t)number;
 - (void)waitUntil:(uint64_t)number;

@@ -152,7 +152,7 @@ static std::string FaultedEncoder(NSError* error) {
   return Forked() ? metal_device::QueueOfForked() : _queue;
 }
 
-// In a forked process nil, to which kernels can encode what they like.
+// In a forked process nil, to which kernels can encode anything.
 - (id<MTLCommandBuffer>)currentCommandBuffer {
   if (Forked()) return nil;
   if (_current == nil) {
@@ -187,7 +187,8 @@ static std::string FaultedEncoder(NSError* error) {
     waits = !_waits.empty();
   }
   if (waits)
-    [self currentCommandBuffer];  // an empty one: "done" includes what this stream waits for
+    [self currentCommandBuffer];  // an empty one: "done" includes the work that this stream waits
+                                  // for
   [self waitUntil:[self commitCurrent]];
 }
 

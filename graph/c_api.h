@@ -23,7 +23,7 @@ METAL_OPS_EXPORT char* metal_ops_fusion_explain(const void* request, size_t size
 METAL_OPS_EXPORT void metal_ops_fusion_free(char* text);
 
 // For packages (graph/package.h). A serialized GraphDef of `*reply_size` bytes; or, where that is
-// set to 0, what is wrong. `graph` may be empty where the request has all.
+// set to 0, the error. `graph` may be empty where the request has all.
 METAL_OPS_EXPORT char* metal_ops_graph_fuse(const void* request, size_t request_size,
                                             const void* graph, size_t size, size_t* reply_size);
 METAL_OPS_EXPORT char* metal_ops_graph_optimize(const void* request, size_t request_size,

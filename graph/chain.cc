@@ -397,7 +397,7 @@ NodeDef Chain::Finished() const {
   for (const std::string& input : inputs_) node.add_input(input);
   for (const std::string& arg : args_) node.add_input(arg);
   auto& attrs = *node.mutable_attr();
-  if (stage_ == Stage::kPrologue) {  // with nothing behind it the root does what is to be done
+  if (stage_ == Stage::kPrologue) {  // with nothing behind it the root does its work
     node.set_op(root().GetOp());
   } else if (stage_ == Stage::kUpdate) {
     for (const std::string& name : waits_) node.add_input(StrCat("^", name));

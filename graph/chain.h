@@ -63,8 +63,8 @@ class Chain {
   // Takes over all of `nodes`, the root among them, of which the last one's output 0 is the result,
   // or its first `outputs` are those of the new op.
   Refusal AbsorbAll(const std::vector<const NodeView*>& nodes, int outputs = 1);
-  // Takes off `nodes`, of which `last` is none, those that others than these and `last` read or wait
-  // for, and those that wait for others than these and the `inputs`.
+  // Takes off `nodes`, of which `last` is none: those that nodes outside of them and `last` read or
+  // wait for, and those that wait for nodes outside of them and the `inputs`.
   void LeaveShared(const NodeView& last, const std::vector<Value>& inputs,
                    std::vector<const NodeView*>* nodes) const;
   // For updates, of which the root is the last node: the new op waits for the same nodes, and the
@@ -72,8 +72,8 @@ class Chain {
   Refusal AbsorbUpdate(const std::vector<const NodeView*>& nodes);
   // Takes over two nodes of which any op may read: the new op has the name of `first` and its result
   // as output 0. That of `second` is output 1, which a node of its name passes on: `op`. With them go
-  // `inner` ones, what LeaveShared has left; the root is among all of these. The second node waits for
-  // `inputs` from now on.
+  // `inner` ones, those that LeaveShared has left; the root is among all of these. The second node
+  // waits for `inputs` from now on.
   Refusal AbsorbPair(const NodeView& first, const NodeView& second, const std::string& op,
                      const std::vector<const NodeView*>& inner, const std::vector<Value>& inputs);
   tensorflow::NodeDef* reader() { return &stand_ins_.back(); }
@@ -135,7 +135,7 @@ class Chain {
   Refusal CheckInputs() const;
   // Whether every new node has a kernel on the chain's device.
   Refusal CheckKernels() const;
-  // Nodes that no result depends on and that use what vanishes: they have to go with it.
+  // Nodes that no result depends on and that use vanishing ones: they have to go with them.
   std::vector<const NodeView*> DeadUsers() const;
   // The nodes that ask a vanishing node for its shape, and have to ask the fused one.
   std::vector<Redirect> Redirects() const;

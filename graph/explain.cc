@@ -1,4 +1,4 @@
-// `explain`: says what the pass does to a function. The function is not run.
+// `explain`: reports the pass' changes of a function. The function is not run.
 
 #include <map>
 #include <string>

@@ -70,7 +70,7 @@ struct Redirect {
 
 class Facts {
  public:
-  // item.graph is what is asked about; fetches, feeds and further nodes to keep are those of the
+  // The questions are about item.graph; fetches, feeds and further nodes to keep are those of the
   // item.
   static absl::Status Make(const tensorflow::grappler::GrapplerItem& item,
                            std::unique_ptr<Facts>* facts);

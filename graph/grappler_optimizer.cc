@@ -1,6 +1,6 @@
 // The same as a grappler optimizer, "metal_fusion", for RewriterConfigs that name it, before
 // "remap": behind it there is nothing left to fuse. Unlike the pass it also sees the graphs of
-// sessions, as grappler knows what they fetch.
+// sessions, as grappler knows their fetches.
 
 #include "graph/rewriter.h"
 #include "graph/switches.h"

@@ -1,4 +1,5 @@
-// The graph of a package: what TensorFlow would make of a function before its first run, kept.
+// The graph of a package: the one that TensorFlow would make of a function before its first run,
+// kept.
 
 #ifndef METAL_OPS_GRAPH_PACKAGE_H_
 #define METAL_OPS_GRAPH_PACKAGE_H_

@@ -34,11 +34,10 @@ inline Outcome Refused(const std::string& condition, const std::string& reason) 
 }
 inline Outcome Matched() { return {true, {}}; }
 
-// Root: the chain holds the root alone; check it and call Start. Prologue: AbsorbInput. Epilogue:
-// look at what follows chain->value(), Absorb it, Append. Expression: the root is one of its nodes,
-// of an op that few graphs have; AbsorbAll or AbsorbPair, Start, SetInputs and Append. Update: the root is the op
-// that changes the weights, which comes last; AbsorbUpdate, and the same. A chain is thrown away
-// unless the outcome is Matched.
+// Root: the chain holds the root alone; check it and call Start. Prologue: AbsorbInput. Epilogue: look at the
+// readers of chain->value(), Absorb one, Append. Expression: the root is one of its nodes, of an op that few
+// graphs have; AbsorbAll or AbsorbPair, Start, SetInputs and Append. Update: the root is the op that changes the
+// weights, which comes last; AbsorbUpdate, and the same. A chain is thrown away unless the outcome is Matched.
 using MatchFunction = Outcome (*)(Chain* chain);
 
 struct Pattern {

@@ -25,7 +25,7 @@ using tensorflow::GraphDef;
 using tensorflow::NodeDef;
 using tensorflow::grappler::GrapplerItem;
 
-// Nothing extends what is an expression or an update.
+// Nothing extends an expression or an update.
 bool IsWhole(Stage stage) { return stage == Stage::kExpression || stage == Stage::kUpdate; }
 
 bool Begins(const Pattern& pattern) {
@@ -52,8 +52,8 @@ struct Candidate {
   std::optional<Chain> chain;  // with an epilogue or prologue at least, or an expression
   Refusal refusal;             // why it ends here
   bool mine = false;           // whether a pattern begins here at all
-  // Where chains want one node, the one of most rank gets it. An expression saves what lies between
-  // its ops, which is more than an epilogue of one of them does.
+  // Where chains want one node, the one of most rank gets it. An expression saves the values
+  // between its ops, which is more than an epilogue of one of them does.
   int rank() const {
     if (!chain) return -1;
     return static_cast<int>(chain->shown_ops().size()) + (IsWhole(chain->stage()) ? 100 : 0);

@@ -25,7 +25,7 @@ struct Fusion {
   // Inputs, by node and number, that asked one of them for its shape: they ask the new node.
   std::vector<std::pair<std::string, int>> shape_inputs;
   tensorflow::NodeDef node;
-  std::string fused_op;  // what it is called: its op, or the helper's that does the work
+  std::string fused_op;  // its name: its op, or that of the helper that does the work
   std::vector<std::string> fused_ops;
   std::vector<tensorflow::NodeDef> helpers;
   std::vector<tensorflow::NodeDef> stand_ins;  // take the names of nodes that others wait for
@@ -51,7 +51,7 @@ absl::Status MakePlan(const tensorflow::grappler::GrapplerItem& item, Plan* plan
 
 // Two mutations: the last node of each chain is overwritten, the others are deleted.
 void Apply(const Plan& plan, tensorflow::GraphDef* graph);
-// The same on a Graph. On error the graph is what it was.
+// The same on a Graph. On error the graph is unchanged.
 absl::Status Apply(const Plan& plan, tensorflow::Graph* graph);
 
 }  // namespace metal_ops::fusion

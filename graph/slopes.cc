@@ -8,7 +8,7 @@
 namespace metal_ops::fusion {
 namespace {
 
-// By what a tape sums over what was broadcast, where nothing was.
+// By the sums of a tape over broadcast dimensions, where nothing was broadcast.
 Expression Taped(const Expression& expression) {
   return [=](const Facts& facts, Value at, const Value& x, Region* region) {
     Region seen = *region;
@@ -74,7 +74,7 @@ const std::vector<std::pair<std::string, Expression>>& ActivationSlopes() {
         SumOf({Op("Mul", half, Taped(Op("Mul", Op("AddV2", one, Op("Erf", y)), d))),
                Op("RealDiv", Op("Mul", bell, Op("Mul", by_half, Number(1.1283791670955126))),
                   root)}));
-    // And what reaches erfc(-x / sqrt 2), as TensorFlow 2.20 and later write it.
+    // And the gradient that reaches erfc(-x / sqrt 2), as TensorFlow 2.20 and later write it.
     const Expression small = Number(0.7071067811865476), minus = Op("Mul", Op("Neg", x), small);
     const Expression by_bell = Op("Mul", Op("Mul", by_half, Number(-1.1283791670955126)),
                                   Op("Exp", Op("Neg", Op("Square", minus))));

@@ -11,7 +11,7 @@
 
 namespace metal_ops::fusion {
 
-// By the activation's name; "d" is what comes to its output, "x" what it took.
+// By the activation's name; "d" is the gradient of its output, "x" its input.
 const std::vector<std::pair<std::string, Expression>>& ActivationSlopes();
 
 }  // namespace metal_ops::fusion

@@ -78,7 +78,7 @@ Refusal Chain::AbsorbUpdate(const std::vector<const NodeView*>& nodes) {
 }
 
 // As one op the nodes are run at one moment: nothing may wait for one of them that another one waits
-// for, be it directly or over what other updates become.
+// for, be it directly or over nodes that other updates become.
 Refusal Chain::CheckBetween(const std::vector<const NodeView*>& nodes) const {
   const std::unordered_set<int> inside = Numbers(nodes);
   for (const NodeView* node : nodes) {

@@ -9,8 +9,8 @@ METAL_FLAGS := build/metal_flags
 $(METAL_FLAGS)/compiler: python/metal_ops/build/flags.py $(METAL_FLAGS)/macos | $(VENV)/stamp build/system-metal.stamp
 	@$(PY) $< $(@D)
 
-# flags.py reads it, and takes a default where it is not set. The file changes when the word does, and then everything
-# is made anew.
+# make metal MACOS_OF_METAL=13.0: for that one, without bfloat16, which its shaders do not have. flags.py reads it, and
+# takes a default where it is not set. The file changes when the word does, and then everything is made anew.
 export MACOS_OF_METAL
 $(eval $(call remembered,$(METAL_FLAGS)/macos,$(MACOS_OF_METAL)))
 

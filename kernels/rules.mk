@@ -36,8 +36,8 @@ $(SIMD_OBJ): OPS_CXXFLAGS += $(SIMD_DEFINES)
 $(SIMD_OBJ): $(SIMD_STAMP)
 
 # TensorFlow's headers are most of the time of compiling a file, so they are compiled once: a third is left.
-# Sources include what they use all the same; Bazel compiles without, and so does ccache, which shares no results
-# between checkouts that have headers of their own.
+# Sources include the headers they use all the same; Bazel compiles without, and so does ccache, which shares no
+# results between checkouts that have headers of their own.
 ifeq ($(shell uname)$(findstring ccache,$(CXX) $(realpath $(shell command -v $(firstword $(CXX))))),Linux)
 PRECOMPILED := $(TF_FLAGS)/headers.h
 endif

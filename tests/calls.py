@@ -1,4 +1,5 @@
-"""Calls of public functions that sweeps over all ops make. An op's test file states in CALLS what cannot be derived."""
+"""Calls of public functions that sweeps over all ops make. An op's test file states in CALLS the calls that cannot
+be derived."""
 
 from __future__ import annotations
 

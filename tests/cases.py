@@ -22,7 +22,7 @@ AXES: dict[str, tuple[Any, ...]] = {
     "interpolation": ("linear", "smoothstep"),
     "kind": ("hash", "dense"),
 }
-# Left out: what would keep the float64 oracle busy for many seconds.
+# Left out: cases that would keep the float64 oracle busy for many seconds.
 IMPOSSIBLE = (("n_points", 65537, "n_levels", 32),)
 
 # The tolerance of a result, as a multiple of the oracle's bound. Each term goes through a handful of float32

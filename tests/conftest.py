@@ -51,7 +51,7 @@ def pytest_generate_tests(metafunc):
 
 @pytest.fixture
 def device(request):
-    """Runs the test on one device, with soft placement off: what has no kernel there fails."""
+    """Runs the test on one device, with soft placement off: ops without a kernel there fail."""
     soft = tf.config.get_soft_device_placement()
     tf.config.set_soft_device_placement(False)
     try:

@@ -1,9 +1,9 @@
 """Forks of a Python process that has imported TensorFlow, which takes longer than most test programs.
 
 A server imports it, Keras, NumPy and pytest, and does nothing with them: no device and no thread of TensorFlow's exists
-in it. (OpenBLAS has threads from its import on, and makes them anew in a fork.) A fork runs what Python's command line
-would, with an environment of its own, and ends as any Python process does. One server serves a run of pytest, its
-workers, and the processes that these start.
+in it. (OpenBLAS has threads from its import on, and makes them anew in a fork.) A fork runs like Python's command line,
+with an environment of its own, and ends as any Python process does. One server serves a run of pytest, its workers, and
+the processes that these start.
 """
 
 from __future__ import annotations
@@ -142,7 +142,7 @@ class Server:
         return cls(address, environment)
 
     def can(self, environment: Mapping[str, str]) -> bool:
-        """Whether a fork with this environment is what a new process would be."""
+        """Whether a fork with this environment is the same as a new process."""
         here, there = ({**SET_BY_IMPORT, **each} for each in (self._environment, environment))
         differ = (n for n in {*here, *there} - {VARIABLE} if here.get(n) != there.get(n))
         level = environment.get("TF_CPP_MIN_LOG_LEVEL", "2")
@@ -301,5 +301,5 @@ if __name__ == "__main__":
     import tensorflow  # noqa: F401
 
     gc.collect()
-    gc.freeze()  # so that what forks collect, at their ends too, is not all of this
+    gc.freeze()  # so that the collections of forks, at their ends too, are not all of this
     program(serve(socket.socket(fileno=int(sys.argv[1]))))

@@ -22,7 +22,7 @@ VALIDATION = os.environ.get("METAL_DEVICE_WRAPPER_TYPE") == "1"
 
 
 class Process:
-    """A running Python process; `finish()` gives what it printed.
+    """A running Python process; `finish()` gives its output.
 
     A fork of a process that has imported TensorFlow, where that makes no difference: not with a copy of the package
     (`path`), with variables that are read on import, or where `fresh` says so.

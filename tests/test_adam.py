@@ -171,7 +171,7 @@ def test_float64_variables():
     ids=str,
 )
 def test_sparse_gradients_are_summed(options):
-    """tf.IndexedSlices with repeated rows do what the dense gradient does."""
+    """tf.IndexedSlices with repeated rows have the effect of the dense gradient."""
     results = []
     for sparse in (True, False):
         variable = keras.Variable(np.ones((6, 2), np.float32))

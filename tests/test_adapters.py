@@ -1,4 +1,4 @@
-"""metal_ops.adapters: what is added, trained, merged and saved, against the sum of weights in float64."""
+"""metal_ops.adapters: adding, training, merging and saving, against the sum of weights in float64."""
 
 from __future__ import annotations
 
@@ -263,7 +263,7 @@ def trained(name="default", **arguments):
 
 @pytest.mark.parametrize("quantized", [False, True], ids=["floats", "codes"])
 def test_ragged_indices(quantized):
-    """As the recurrent layers take what an Embedding makes of them."""
+    """As the recurrent layers take an Embedding's outputs."""
     layer = keras.layers.Embedding(30, 12)
     layer.build(None)
     if quantized:

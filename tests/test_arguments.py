@@ -247,7 +247,7 @@ RAW = re.compile(rf"\\b({'|'.join(op.name for op in _declared.declarations().val
 
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_sentences_of_kernels_name_the_function(name):
-    """Shapes that do not fit, and numbers out of range: what an op finds is said of the public function."""
+    """Shapes that do not fit, and numbers out of range: an op's error names the public function."""
     tensors, options, others = FUNCTIONS[name]
     function = getattr(metal_ops, name)
     changes = [

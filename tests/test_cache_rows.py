@@ -49,7 +49,7 @@ def test_rows(starts, counts, ring, dtype):
     metal_ops.cache_rows(variable, rows, starts, counts, ring=ring)
     expected = placed(cache, rows, starts, [3, 3] if counts is None else counts, ring)
     np.testing.assert_array_equal(variable.numpy(), expected)
-    np.testing.assert_array_equal(held, cache)  # what was read stays as it was
+    np.testing.assert_array_equal(held, cache)  # values that were read stay as they were
 
 
 def test_rows_behind_slices_that_were_assigned():
@@ -228,7 +228,7 @@ print(json.dumps([*times, (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - 
 
 
 def test_loops_copy_no_cache():
-    """100 steps in a cache of 256 MiB take what they take in one of 1 MiB: one copy alone would take some 50 ms."""
+    """100 steps in a cache of 256 MiB take as long as in one of 1 MiB: one copy alone would take some 50 ms."""
     small, large, megabytes = Process("-c", LOOP).result()
     # A copy would be 256; sanitizers keep some of their own.
     assert megabytes < 128, megabytes

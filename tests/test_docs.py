@@ -57,7 +57,7 @@ def generated() -> dict[str, str]:
 
 
 def blocks(text: str) -> list[tuple[str, str, str, str]]:
-    """(reason why it is not run, language, code, what it prints) of each fenced block."""
+    """(reason why it is not run, language, code, expected output) of each fenced block."""
     return [tuple(part or "" for part in found) for found in FENCE.findall(text)]
 
 
@@ -253,7 +253,7 @@ def test_a_reader_of_the_repository_is_told_how_to_make_pages():
 
 
 def test_diffs_apply():
-    """A diff of a page is what a reader would do to the present sources."""
+    """A reader's change of the present sources by a diff of a page."""
     diffs = [
         (page.name, text)
         for page in PAGES

@@ -55,7 +55,7 @@ def test_example(index: int, runs: dict[str, Process]):
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_reads_as_a_tutorial(path):
-    """It says what it is for and how to run it, checks its result, and is in the list."""
+    """It says its purpose and how to run it, checks its result, and is in the list."""
     text = path.read_text()
     tree = ast.parse(text)
     assert f"examples/{path.name}" in (ast.get_docstring(tree) or "")

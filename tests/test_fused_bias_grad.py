@@ -86,7 +86,7 @@ def check(activation, dtype, shapes, planes=False):
             error = np.abs(np.asarray(got.numpy()).astype(np.float64) - expected)
             # A part's terms and the parts are added up one after the other.
             allowed = half * np.abs(expected) + 16 * ROUNDING["float32"] * size + 2.0**-24
-            # Differences such as 1 - y^2 lose what y^2 was rounded by.
+            # Differences such as 1 - y^2 lose the rounding error of y^2.
             loses = activation not in ("Relu", "Relu6", "Elu", "LeakyRelu")
             allowed += 2.0**-20 * loses * np.maximum(size, 1)
             assert np.all(error <= allowed), (shape, np.max(error / allowed))
@@ -127,7 +127,7 @@ def test_empty(shape):
 
 
 def test_nothing_passes_where_relu_was_off():
-    """Not even what is no number."""
+    """Not even NaN."""
     d = np.array([[np.nan, np.inf, -np.inf, 1.0]] * 40, np.float32)
     backprops, d_bias = call(d, np.zeros_like(d), "Relu")
     np.testing.assert_array_equal(backprops, np.zeros_like(d))

@@ -98,7 +98,8 @@ def test_every_sequence(nchw, dtype):
 
 def pairs() -> list[dict[str, Any]]:
     """A small selection of all combinations that has every pair of values."""
-    # By index, as values must be hashable and told apart; the sequences take turns, every one meets the rest in turn.
+    # By index, as values must be hashable and told apart; the sequences take turns, every one comes with the rest in
+    # turn.
     axes = {name: tuple(range(len(v))) for name, v in AXES.items() if name != "chain"}
     rows = [{name: AXES[name][i] for name, i in row.items()} for row in all_pairs(axes, ())]
     return [
@@ -252,7 +253,7 @@ def test_gradients_in_a_graph_of_unknown_shapes_and_in_half_precision():
 
 
 def test_trains():
-    """A layer of it learns what a stock layer computes."""
+    """A layer of it learns the function of a stock layer."""
     tf.keras.utils.set_random_seed(0)
     x = tf.constant(normal((8, 6, 6, 3), "float32", 0))
     goal = tf.nn.relu(tf.nn.conv2d(x, normal((3, 3, 3, 4), "float32", 1), 1, "SAME"))

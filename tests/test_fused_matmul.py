@@ -85,7 +85,7 @@ def test_shapes(dtype):
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("activation", ACTIVATIONS)
 def test_activations_over_their_range(activation, dtype):
-    """The product is x itself, so what comes out is the activation, to the last digits of its result."""
+    """The product is x itself, so the result is the activation, to the last digits of its result."""
     x = np.concatenate([np.linspace(-100, 100, 4001), np.logspace(-10, 1, 300), -np.logspace(-10, 1, 300),
                         [0, np.inf, -np.inf, np.nan]])  # fmt: skip
     x = rounded(x, dtype)

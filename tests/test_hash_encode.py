@@ -189,7 +189,7 @@ def test_takes_what_users_have():
 
 
 def test_many_threads_and_sessions_at_once():
-    """Eager calls, a tf.function and sessions on one graph, from 8 threads: each gets what it gets alone."""
+    """Eager calls, a tf.function and sessions on one graph, from 8 threads: each gets the same as alone."""
     grid, table = BASE.grid, BASE.arrays["table"]
     inputs = [
         np.random.default_rng(i).uniform(size=(500 + i, 3)).astype(np.float32) for i in range(8)

@@ -20,8 +20,8 @@ CASES = [
     cases.Case(7, 4, 1, 4, "bfloat16", "smoothstep", "hash"),
 ]
 
-# op: its inputs, what its upstream gradient is shaped like, and the expected gradient of each input (None: zero).
-# x points, t table, g like the encoding, v like the points, u like the table, w like the encoding.
+# op: its inputs, the shape of its upstream gradient, and the expected gradient of each input (None: zero). x points, t
+# table, g like the encoding, v like the points, u like the table, w like the encoding.
 GRADIENTS = {
     "hash_encode": (
         "xt",

@@ -61,7 +61,7 @@ PUBLIC = {
     "a grid's config": (dict(grid=GRID.get_config()), TypeError, ["grid", "HashGrid", "dict"]),
 }  # fmt: skip
 
-# The raw ops: what is changed of a good call, and the words. All six take the last three inputs and the attributes.
+# The raw ops: the change of a good call, and the words. All six take the last three inputs and the attributes.
 RAW = {
     "inputs of rank 1": (dict(inputs=POINTS[0]), ["inputs", "[N, D]", "[3]"]),
     "inputs of rank 3": (dict(inputs=POINTS[None]), ["inputs", "[N, D]", "[1, 5, 3]"]),
@@ -159,7 +159,7 @@ def test_public_function_with_shapes_known_only_at_run_time(changed, words):
 
 @pytest.mark.parametrize("changed, words", UNKNOWN.values(), ids=UNKNOWN)
 def test_public_function_in_a_session_with_unknown_shapes(changed, words):
-    """A graph without tf.function runs only what the result depends on: the checks have to be part of that."""
+    """A graph without tf.function runs only nodes that the result depends on: the checks have to be part of that."""
     with tf.Graph().as_default():
         points, table = (tf.compat.v1.placeholder(tf.float32) for _ in range(2))
         features = metal_ops.hash_encode(points, table, GRID)
@@ -197,7 +197,7 @@ INPUTS = ("tangents", "incoming_gradients", "inputs", "embeddings", "hashmap_off
 
 
 def calls(table, *, inputs_only):
-    """(op, what is changed, words) for each op that has that input."""
+    """(op, the change, words) for each op that has that input."""
     return [
         pytest.param(op, changed, words, id=f"{op}-{name}")
         for op in BEFORE

@@ -44,7 +44,7 @@ def families(root: Path) -> list[str]:
 
 
 def declaration(root: Path, family: str) -> Path:
-    """The file that says what a family's ops are: beside its kernels or, where TensorFlow's macro does, in ops/."""
+    """The file that declares a family's ops: beside its kernels or, where TensorFlow's macro does, in ops/."""
     beside = root / "kernels" / family / f"{family}_op.cc"
     registered = root / "ops" / f"{family}_op.cc"
     return registered if registered.exists() else beside

@@ -149,7 +149,7 @@ def test_inside_tf_function_with_unknown_shape():
 
 
 def test_fit_learns_a_function(model):
-    """compile(jit_compile="auto") must not choose XLA, and the table must be what learns."""
+    """compile(jit_compile="auto") must not choose XLA, and the table must learn."""
     x = points(512, 3)
     y = np.sin(9 * x[:, :1]) * np.cos(7 * x[:, 1:2])
     model.compile(metal_ops.optimizers.Adam(1e-2), "mse")

@@ -1,4 +1,4 @@
-"""Rooms include what docs/architecture.md says that they may."""
+"""Rooms include only rooms that docs/architecture.md allows."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TENSORFLOW = r"\btensorflow::|\bTF_(?!MetalStream\b)\w+"
 
 
 def table() -> dict[str, list[str]]:
-    """room -> how what it may include begins."""
+    """room -> the beginnings of its allowed includes."""
     rooms: dict[str, list[str]] = {}
     for line in (ROOT / "docs" / "architecture.md").read_text().splitlines():
         cells = [re.findall(r"`([\w/.<>-]+)`", cell) for cell in line.split(" | ")]

@@ -1,4 +1,4 @@
-"""metal_library: which values of Python and NumPy serve which Metal type, against what kernels read of them."""
+"""metal_library: the values of Python and NumPy that serve each Metal type, against the kernels' reads of them."""
 
 from __future__ import annotations
 

@@ -96,7 +96,7 @@ def test_configuration_round_trip(loss):
 
 
 def test_robust_loss_ignores_outliers_in_fit(tmp_path):
-    """A line through points of which a quarter are far off: what the loss is for."""
+    """A line through points of which a quarter are far off: the purpose of the loss."""
     random = np.random.default_rng(0)
     x = random.uniform(-1, 1, (400, 1)).astype(np.float32)
     y = 2 * x + 1 + 0.02 * random.normal(size=x.shape).astype(np.float32)

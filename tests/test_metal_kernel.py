@@ -561,7 +561,7 @@ def test_verbose(capsys):
 
 
 def test_memory_of_the_call_is_not_changed(device):
-    """An input that is read while the result is written stays what it was."""
+    """An input that is read while the result is written stays unchanged."""
     x = numbers(100)
     before = x.numpy().copy()
     z = kernel("z[i] = -x[i];")(x)

@@ -74,7 +74,7 @@ def test_outputs_by_shape(lib, device):
 
 
 def test_a_tensor_that_is_written(lib, device):
-    """It stays what it was; the result begins as its copy."""
+    """It stays unchanged; the result begins as its copy."""
     x = tf.constant([1.0, 2.0, 3.0], tf.float16)
     params = np.array((2.0, 5), PARAMS)
     for value in (params, params[()], params.tobytes()):

@@ -25,7 +25,7 @@ RNG = np.random.default_rng(0)
 
 
 def picture_model(dtype: str = "float32") -> keras.Model:
-    """Convolutions with all that is fused to them, of weights that are not what layers begin with."""
+    """Convolutions with all the ops fused to them, of weights that are not the layers' initial ones."""
     keras.utils.set_random_seed(1)
     inputs = keras.Input([12, 12, 3], name="picture")
     x = keras.layers.Conv2D(16, 3, padding="same", dtype=dtype)(inputs)

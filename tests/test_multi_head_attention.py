@@ -48,7 +48,7 @@ def assert_same(layers, inputs, tolerance=3e-6, **options):
     ):
         assert expected.dtype == actual.dtype
         expected, actual = (np.asarray(tf.cast(x, tf.float32)) for x in (expected, actual))
-        # A key's bias changes no weight: its gradient is what thousands of slopes leave that cancel.
+        # A key's bias changes no weight: its gradient is the rounding error of thousands of cancelling slopes.
         scale = max(np.max(np.abs(expected)), 16.0 if name.endswith("key/bias") else 1.0)
         error = np.max(np.abs(expected - actual)) / scale
         assert error <= 4 * tolerance, f"{name}: off by {error:.3g}"

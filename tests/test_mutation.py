@@ -1,4 +1,4 @@
-"""The mutation check itself: what it breaks, that it mends, and that it tells found from survived."""
+"""The mutation check itself: its mutants, that it mends, and that it tells found from survived."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""OccupancyGrid: finds what is there, forgets what has gone from beside it, never goes blind."""
+"""OccupancyGrid: finds matter, forgets vanished matter, never goes blind."""
 
 from __future__ import annotations
 

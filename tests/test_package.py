@@ -246,7 +246,7 @@ def test_ops_are_found_by_file_name():
 
 
 def test_autograph_leaves_the_ops_alone(caplog):
-    """In users' functions ops are called, not rewritten: what AutoGraph cannot rewrite it warns of."""
+    """In users' functions ops are called, not rewritten: AutoGraph warns of functions that it cannot rewrite."""
     x = tf.ones([2, 5, 3])
 
     def said(function: Callable[..., Any]) -> str:

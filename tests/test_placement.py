@@ -1,4 +1,4 @@
-"""The `device` fixture is what the op tests rely on: soft placement must be off inside, and the ops on the device."""
+"""The op tests rely on the `device` fixture: soft placement must be off inside, and the ops on the device."""
 
 import pytest
 import tensorflow as tf

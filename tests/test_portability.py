@@ -1,4 +1,5 @@
-"""The sources of the kernels build on macOS too, which no test machine is: what that takes beyond building here."""
+"""The sources of the kernels build on macOS too, which no test machine is: the conditions for that beyond building
+here."""
 
 from __future__ import annotations
 
@@ -32,7 +33,7 @@ HOST = [
     if ".metal" not in path.suffixes and path.parts[:2] != ("kernels", "msl")
 ]
 
-# The headers in which the standard declares a name.
+# The headers in which the standard declares a name; libstdc++ and libc++ differ in the others that do.
 DECLARED = {
     "algorithm": "all_of any_of clamp copy copy_n equal fill fill_n find find_if max max_element min min_element "
     "none_of reverse rotate sort stable_sort transform unique upper_bound lower_bound",
@@ -218,7 +219,7 @@ def test_control_a_mix_of_int64_and_long_is_seen(tmp_path: Path):
     assert "no matching function for call to 'max'" in with_long_long(source)
 
 
-# Names of the kernels in shaders, as Metal 3.0 has them: what the compiler's front end reads, a line each.
+# Names of the kernels in shaders, as Metal 3.0 has them: those that the compiler's front end reads, a line each.
 NAMES = """
 import sys, tempfile
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""quantize_model and quantization_report: which layers become what, and how far off they are."""
+"""quantize_model and quantization_report: the quantized layers, and their errors."""
 
 from __future__ import annotations
 
@@ -310,7 +310,7 @@ def test_no_block_is_worse_than_without_calibration(form):
 
 
 def test_the_best_cut_is_found():
-    """One output whose large weight meets no input: all that is left of the scale is for the others."""
+    """One output whose large weight has no input: the whole scale is for the others."""
     kernel = np.linspace(-0.6, 0.6, 32, dtype=np.float32)[:, None]
     kernel[5] = 1.0
     layer = keras.layers.Dense(1, use_bias=False)
@@ -328,7 +328,7 @@ def test_the_best_cut_is_found():
     ids=str,
 )
 def test_convolutions_calibrate_on_their_patches(arguments, monkeypatch):
-    """A convolution is as a Dense layer over what its own call multiplies, found by kernels of one 1."""
+    """A convolution is as a Dense layer over the inputs of its own call's products, found by kernels of one 1."""
     layer = keras.layers.Conv2D(4, (3, 2), use_bias=False, **arguments)
     model, x = keras.Sequential([keras.Input([7, 6, 8]), layer]), normal(5, 7, 6, 8)
     taps = layer.kernel.shape[0] * layer.kernel.shape[1] * layer.kernel.shape[2]

@@ -74,7 +74,7 @@ def test_dtypes(target, bits, dtype):
 @pytest.mark.parametrize("bits, block", [(4, 32), (4, 128), (8, 32), (8, None)])
 @pytest.mark.parametrize("symmetric", [False, True])
 def test_sizes_of_x(target, symmetric, bits, block, size):
-    """Beyond what steps of integers stand for, too."""
+    """Beyond the range of steps of integers, too."""
     x, kernel = make(2, 300, 6)
     x[0] *= np.float32(size)
     check(x, metal_ops.quantize(kernel, bits, block, symmetric, scales="float32"))
@@ -86,7 +86,7 @@ def test_blocks_of_different_sizes(target, bits, block):
     x, kernel = make(2, 640, 6)
     x *= np.repeat(10.0 ** np.arange(-14, 6), 32).astype(np.float32)
     check(x, metal_ops.quantize(kernel, bits, block))
-    # A control: a step for all of a row would lose what weights of 0 leave.
+    # A control: a step for all of a row would lose the part where other weights are 0.
     kernel[320:] = 0
     weights = metal_ops.quantize(kernel, bits, block, symmetric=True)
     check(x, weights)

@@ -16,7 +16,7 @@ from tests.oracles import recurrent
 
 pytestmark = [pytest.mark.ops, pytest.mark.instrumented]
 
-# Sums of as many terms as there are units, in float32; then steps, each of which sees what the one before was off by.
+# Sums of as many terms as there are units, in float32; then steps, each of which sees the error of the one before.
 TOLERANCE = {"float32": 2e-6, "float16": 4e-3, "bfloat16": 3e-2}
 CALLS = {
     "lstm": Call(
@@ -233,7 +233,7 @@ def test_gradients():
                 assert abs(actual - expected) <= 2e-5 * scale, case
 
 
-# bfloat16 is eight times as coarse. A norm over few units multiplies what they are rounded by.
+# bfloat16 is eight times as coarse. A norm over few units multiplies their rounding errors.
 @pytest.mark.parametrize("dtype, tolerance", [("float16", 5e-3), ("bfloat16", 4e-2)])
 @pytest.mark.parametrize("cell", CELLS)
 @pytest.mark.parametrize("normed", [False, True])
@@ -358,7 +358,7 @@ def test_ragged_steps_in_a_graph_of_unknown_sizes(tmp_path):
 
 
 def test_rows_do_not_know_each_other():
-    """The same bits whatever the batch, but for the instructions that a row's place in a tile takes."""
+    """The same bits whatever the batch, except for the instructions that a row's place in a tile takes."""
     given = make("lstm", (29, 6, 3, 40))
     whole = run("lstm", tensors(given))
     part = run("lstm", tensors({k: v[:5] if k in ("x", "h", "c") else v for k, v in given.items()}))
@@ -400,7 +400,7 @@ def test_halves_in_a_graph(cell):
 
 
 def test_gradients_of_halves_in_a_graph():
-    """Against float64: what is rounded once on the way, and sums of float32 over 63 rows."""
+    """Against float64: results that are rounded once on the way, and sums of float32 over 63 rows."""
     given = make("lstm", (9, 7, 20, 24), "float16")
     random = np.random.default_rng(5)
     incoming = [random.normal(size=v.shape) for v in recurrent.sequence("lstm", given)]

@@ -113,7 +113,7 @@ def test_empty(shape):
 
 @pytest.mark.parametrize("center", [True, False])
 def test_means_of_nothing_are_nan(center):
-    """And not what the memory was."""
+    """And not the memory's old contents."""
     x, none = tf.zeros([3, 0]), tf.zeros([0])
     _, mean, factor = raw_ops.row_norm(x, none, none, center=center)
     np.testing.assert_array_equal(mean, np.full(3, np.nan if center else 0.0))

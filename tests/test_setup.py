@@ -179,7 +179,7 @@ def world(tmp_path: Path) -> World:
     [
         ((), CPU),
         (("--metal",), CPU | METAL),
-        (("--metal", "--metal"), CPU | METAL),  # what make says when a goal is its own set-up step
+        (("--metal", "--metal"), CPU | METAL),  # make's message when a goal is its own set-up step
         (("--metal", "--if-possible", "--browser"), CPU | METAL | BROWSER),
         (("--metal", "--npm"), CPU | METAL | {"npm"}),
         (("--browser",), BROWSER),
@@ -193,7 +193,7 @@ def test_one_call_asks_for_everything(world: World, words: tuple[str, ...], pack
     assert sorted(named.split()) == sorted(packages)  # each once
     before = world.calls
     assert world.setup(*words) == (0, "", "")
-    assert world.calls == before  # what is there is not asked for again
+    assert world.calls == before  # installed packages are not asked for again
 
 
 def test_two_at_once_take_turns(world: World):
@@ -235,7 +235,7 @@ def test_a_browser_that_cannot_be_had_stops_nothing(world: World):
     assert (world.path / "bin" / "clang++-19").exists() and (world.path / "bin" / "g++").exists()
     code, out, err = world.setup("--find-browser")
     assert code == 1 and out == "" and err.count("\n") == 1 and "tools/setup.sh --browser" in err
-    assert world.setup("--browser")[0] == 1  # where it is what is asked for
+    assert world.setup("--browser")[0] == 1  # where it is asked for
 
 
 def test_a_package_that_cannot_be_had_ends_it(world: World):
@@ -315,7 +315,7 @@ def test_what_the_environment_was_made_with_counts(tmp_path: Path):
 
 
 def test_a_copy_for_another_release(world: World):
-    """The same files with the same times, what is gone goes, and in there that release is the tree's own."""
+    """The same files with the same times, removed ones go, and in there that release is the tree's own."""
     here, copy = world.checkout, world.checkout / "build/tf-2.20"
     shutil.copy(ROOT / "tools/other_release.sh", here / "tools")
     shutil.copy(ROOT / "requirements.txt", here)
@@ -357,7 +357,7 @@ def test_a_copy_for_another_release(world: World):
 
 
 def test_a_copy_takes_objects_that_know_the_c_interface_alone(world: World):
-    """Neither what includes more of TensorFlow, by a header of ours, too, nor what is not up to date."""
+    """Neither objects that include more of TensorFlow, by a header of ours, too, nor those that are not up to date."""
     here, copy = world.checkout, world.checkout / "build/tf-2.20"
     shutil.copy(ROOT / "tools/other_release.sh", here / "tools")
     for program in ("cmp", "find", "tr"):

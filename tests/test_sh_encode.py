@@ -41,7 +41,7 @@ def test_values(degree, dtype):
 
 
 def test_signs_and_order_of_the_first_bands():
-    """Written out by hand: what tiny-cuda-nn and torch-ngp have."""
+    """Written out by hand: the same as in tiny-cuda-nn and torch-ngp."""
     x, y, z = 0.48, 0.6, 0.64
     expected = [0.28209479, -0.48860251 * y, 0.48860251 * z, -0.48860251 * x, 1.09254843 * x * y]
     expected += [-1.09254843 * y * z, 0.94617470 * z * z - 0.31539157, -1.09254843 * x * z]

@@ -41,7 +41,7 @@ _library.load()
 print(_library.simd_target())
 """
 
-# The library by itself, then the package, twice: what was loaded by an attempt that failed must not be taken for good.
+# The library by itself, then the package, twice: a library loaded by an attempt that failed must not be taken for good.
 REFUSED = """
 import json, sys, tensorflow as tf
 said = []

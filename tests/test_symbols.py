@@ -101,7 +101,7 @@ def test_control_the_list_of_what_was_dropped():
 
 
 def test_control_another_release_lacks_some():
-    """The reason why import refuses it, but for 2.18 and 2.19: each has what the other's libraries need."""
+    """The reason why import refuses it, except 2.18 and 2.19: each has the symbols that the other's libraries need."""
     releases = list(_version.TENSORFLOW_RELEASES)
     others = [r for r in releases if r != HERE and {r, HERE} != {"2.18", "2.19"} and built(r)]
     if not others:

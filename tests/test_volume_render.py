@@ -282,7 +282,7 @@ def test_each_output_alone_has_its_gradient(output):
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_half_precision_gradients_are_rounded_once(dtype):
-    """Same values in float32: the same gradients but for the final rounding."""
+    """Same values in float32: the same gradients except for the final rounding."""
     scene = make([300, 20], dtype=dtype)
     wide = {**scene, "sigmas": scene["sigmas"].astype(np.float32)}
     wide["rgbs"] = scene["rgbs"].astype(np.float32)

@@ -48,7 +48,7 @@ def changed(base: str) -> list[str]:
 
 
 def near(paths: list[str]) -> list[str]:
-    """Test files that a change of these files can break, nearest first; a removed file breaks what named it."""
+    """Test files that a change of these files can break, nearest first; a removed file breaks those that named it."""
     dependents = rooms.dependents(ROOT)
     found = [test for path in paths for test in rooms.near(path, dependents.get(path, set()))]
     return [test for test in dict.fromkeys(found) if (ROOT / test).exists()]

@@ -75,7 +75,7 @@ if [ -z "$inside" ]; then
   exec 8>"$cache/lock"
   flock -n 8 || die "another fresh.sh works in $cache; name another folder with --cache."
   clean_up() {
-    # The namespace is gone and every mount with it: what lies in the roots is theirs.
+    # The namespace is gone and every mount with it: the files in the roots are theirs.
     if [ -z "$keep" ]; then rm -rf --one-file-system "$cache/roots"; fi
   }
   trap clean_up EXIT
@@ -226,7 +226,8 @@ ends_well() {
   fi
 }
 
-# ends_with_a_sentence <scenario> <what it has to say> <command>...: one line that is not make's own, and failure.
+# ends_with_a_sentence <scenario> <words of the sentence> <command>...: one line that is not make's own, and
+# failure.
 ends_with_a_sentence() {
   local scenario=$1 says=$2 log code=0 said before after
   shift 2

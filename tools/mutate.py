@@ -127,7 +127,7 @@ def open_copy(work: Path, free: Any) -> None:
 
 
 def try_one(mutant: places.Mutant, near: int | None) -> tuple[dict[str, Any], float]:
-    """In a worker: what became of the mutant, and how long it took."""
+    """In a worker: the mutant's outcome, and how long it took."""
     from tools.mutation import runner
 
     began = time.monotonic()

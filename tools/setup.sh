@@ -34,7 +34,8 @@ pythons_of() { releases | sed -n "s/^$1 [^ ]* [^ ]* //p"; }
 
 # Empty for an interpreter that does not run: a pyenv shim can be on PATH and have no Python.
 version_of() { "$1" -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null; }
-# find_pythons VERSION...: what is here of these, in this order; of PYTHON alone, a version or an interpreter, where that is said.
+# find_pythons VERSION...: the installed ones of these, in this order; of PYTHON alone, a version or an interpreter,
+# where that is set.
 find_pythons() {
   local version candidate only=${PYTHON:-}
   if [[ $only = 3.* ]]; then
@@ -137,7 +138,7 @@ done
 if [ ${#words[@]} -eq 0 ] && [ ${#optional[@]} -gt 0 ] || [ "${words[*]-}" = --browser ]; then cpu=(); else cpu=(--cpu); fi
 
 # ---- macOS ----------------------------------------------------------------------------------------------------------
-# Homebrew is not called: what it installs is the user's to choose.
+# Homebrew is not called: its packages are the user's choice.
 missing_on_macos() {
   case $1 in
     --cpu)
@@ -223,7 +224,7 @@ if command -v flock >/dev/null; then
 fi
 [ ${#cpu[@]} -eq 0 ] || require_python
 
-# give_up <what is wrong> <remedy>: a failure only where the build cannot go on.
+# give_up <error> <remedy>: a failure only where the build cannot go on.
 give_up() {
   [ ${#missing[@]} -eq 0 ] || die "$1; $2 and call make again."
   say_untried "$1; $2"

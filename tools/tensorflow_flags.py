@@ -1,4 +1,4 @@
-"""Writes what compilers and linkers are told of the TensorFlow of this Python: `tensorflow_flags.py <folder>`."""
+"""Writes the flags of compilers and linkers for the TensorFlow of this Python: `tensorflow_flags.py <folder>`."""
 
 import sys
 from pathlib import Path

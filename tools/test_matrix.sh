@@ -24,7 +24,7 @@ mkdir -p "$logs"
 here=$(tools/setup.sh --release)
 [ $# -gt 0 ] || set -- -n auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder -m "$markers"
 
-# row RELEASE PYTHON RESULT [SECONDS]: what pytest counted has columns, all else is a note.
+# row RELEASE PYTHON RESULT [SECONDS]: pytest's counts have columns, all else is a note.
 row() {
   local counts= note=$3 each number
   for each in passed failed error skipped; do

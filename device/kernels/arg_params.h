@@ -1,4 +1,4 @@
-// ArgMax and ArgMin: what host code and shaders have in common.
+// ArgMax and ArgMin: shared by host code and shaders.
 
 #ifndef METAL_OPS_DEVICE_KERNELS_ARG_PARAMS_H_
 #define METAL_OPS_DEVICE_KERNELS_ARG_PARAMS_H_

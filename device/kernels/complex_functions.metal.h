@@ -16,7 +16,7 @@
 #define COMPLEX_WIDE 88.0f
 #define COMPLEX_SHIFT 44.25f
 #define COMPLEX_SHIFT_POWER 1.65017812e19f
-// From this size on inverse functions are logarithms and angles: what the roots add is below a float's precision.
+// From this size on inverse functions are logarithms and angles: the roots' part is below a float's precision.
 #define COMPLEX_FAR 1e10f
 
 // Without branches and calls, as all that follows: a compiler for processors runs several elements at a time.
@@ -52,7 +52,8 @@ inline float2 direction(float2 x) {
   return float2(metal::copysign(a, x.x), metal::copysign(b, x.y));
 }
 
-// `over`, but for terms that it would lose: a ratio of b's parts that is no float, parts near the ends of the range.
+// `over`, except for terms that it would lose: a ratio of b's parts that is no float, parts near the ends of the
+// range.
 METAL_FUNC float2 quotient_in_range(float2 a, float2 b) {
   const bool wide = metal::abs(b.x) >= metal::abs(b.y);
   const float large = wide ? b.x : b.y, small = wide ? b.y : b.x;

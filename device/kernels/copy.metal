@@ -116,7 +116,7 @@ kernel void space_to_batch(device const T* in [[buffer(0)]], device T* out [[buf
                            constant BlockParams& p [[buffer(2)]],
                            uint3 position [[thread_position_in_grid]]) {
   const uint many = position.z / p.part_rows, part = many / p.images;
-  // Padding is 0: as unsigned numbers, what is before the first is behind the last.
+  // Padding is 0: as unsigned numbers, indices before the first are behind the last.
   const uint row = (position.z - many * p.part_rows) * p.block[0] + part / p.block[1] - p.before[0];
   const uint column = position.y * p.block[1] + part % p.block[1] - p.before[1];
   const bool inside = row < p.rows && column < p.columns;

@@ -28,11 +28,11 @@ inline void turn_pair(device T& first, device T& second, T sine, T half_turn) {
   second = lower + times(conjugate(sine), upper - times(conjugate(half_turn), lower));
 }
 
-// Jacobi's rotations in rounds, which a group shares: of the n columns (and one that is none, of an odd number) each meets each
-// other once in a sweep, n / 2 pairs at a time. The lower triangle alone is read. `works` [rows, rows],
-// `bases` [rows, rows] whose rows become the eigenvectors, conjugated, `turns` [pairs, 2] sines, and the
-// tangents of half the angles: with these a small turn does not stretch (Rutishauser 1966). Both are times the
-// phase of the element that a turn removes, the second conjugated. Grid: LINALG_THREADS a matrix.
+// Jacobi's rotations in rounds, which a group shares: of the n columns (and a dummy one, of an odd number) each is
+// paired with each other once in a sweep, n / 2 pairs at a time. The lower triangle alone is read. `works` [rows,
+// rows], `bases` [rows, rows] whose rows become the eigenvectors, conjugated, `turns` [pairs, 2] sines, and the
+// tangents of half the angles: with these a small turn does not stretch (Rutishauser 1966). Both are times the phase of
+// the element that a turn removes, the second conjugated. Grid: LINALG_THREADS a matrix.
 template <typename T>
 kernel void symmetric_eigen(device const T* in [[buffer(0)]], device T* values [[buffer(1)]],
                             device T* out [[buffer(2)]], device T* works [[buffer(3)]],
@@ -63,7 +63,7 @@ kernel void symmetric_eigen(device const T* in [[buffer(0)]], device T* values [
         off += rest;
         all += rest + diagonal * diagonal;
       }
-      done[0] = off > 2e-14f * float(n) * all ? 0 : 1;  // what rounding leaves
+      done[0] = off > 2e-14f * float(n) * all ? 0 : 1;  // the rounding errors
     }
     threadgroup_barrier(mem_flags::mem_threadgroup);
     if (done[0] != 0) break;
@@ -272,7 +272,7 @@ kernel void symmetric_eigen_ql(device const T* in [[buffer(0)]], device T* value
   }
   make_tridiagonal(a, n, d, e, taus, taus + n, taus + 2 * n);
   e[n - 1] = 0.0f;
-  // Row j: what the reflections make of the j-th column of the identity, the last first.
+  // Row j: the reflections of the j-th column of the identity, the last first.
   for (uint first = 0; p.kept != 0 && first < n; first += p.block) {
     const uint end = min(first + p.block, n);
     for (uint j = first; j < end; ++j) {

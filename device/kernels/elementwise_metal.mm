@@ -43,7 +43,7 @@ ELEMENTWISE_OP(BinaryOp, Atan2, "atan2", METAL_DEVICE_FLOATS);
 ELEMENTWISE_OP(BinaryOp, Xdivy, "xdivy", METAL_DEVICE_FLOATS);
 ELEMENTWISE_OP(BinaryOp, Xlogy, "xlogy", METAL_DEVICE_FLOATS);
 
-// The quotient of floats, and of whole numbers without what remains.
+// The quotient of floats, and of integers without the remainder.
 ELEMENTWISE_NAMES(Div, "div", false);
 struct WholeDiv : Div {
   static constexpr char kShader[] = "truncate_div";

@@ -192,7 +192,7 @@ inline float2 real_in(float2 value, float2 mirrored, float2 root) {
   const float2 odd = times(0.5f * (value - mirrored), root);
   return float2(even.x - odd.y, even.y + odd.x);
 }
-// The way back; what has no counterpart is real. Grid: (n / 2 / run, rows).
+// The way back; elements without a counterpart are real. Grid: (n / 2 / run, rows).
 kernel void fft_real_in(device const float2* half_series [[buffer(0)]],
                         device float2* out [[buffer(1)]], device const float2* roots [[buffer(2)]],
                         constant uint& half_length [[buffer(3)]], constant uint& run [[buffer(4)]],
@@ -213,7 +213,8 @@ kernel void fft_real_in(device const float2* half_series [[buffer(0)]],
   }
 }
 
-// The whole series of which the first half is given; what has no counterpart is real. Grid: (n, rows).
+// The whole series of which the first half is given; elements without a counterpart are real. Grid:
+// (n, rows).
 kernel void fft_hermitian(device const float2* half_series [[buffer(0)]],
                           device float2* out [[buffer(1)]],
                           uint2 position [[thread_position_in_grid]],

@@ -19,8 +19,8 @@ struct FftStage {
 };
 static_assert(sizeof(FftStage) == 20, "host and shader must agree");
 
-// Series that a thread transforms side by side, and how long they are at most: what lies between its passes
-// stays in a cache.
+// Series that a thread transforms side by side, and how long they are at most: values between its passes
+// stay in a cache.
 #define FFT_LANES 16
 #define FFT_BLOCK_LENGTH 4096
 #define FFT_BLOCK_PASSES 8

@@ -317,7 +317,7 @@ inline float positive_zeta(float x, float q) {
   return scale == 0.0f ? 0.0f : scaled_zeta(x, q) * scale;
 }
 
-// 0: has a value. Else what there is at a pole, and where there is none.
+// 0: has a value. Else the value at a pole, and the one where none exists.
 inline float zeta_undefined(float x, float q) {
   using namespace metal;
   if (x != x || q != q || x < 1.0f) return NAN;

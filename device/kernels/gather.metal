@@ -85,7 +85,7 @@ kernel void where_write(device const bool* x [[buffer(0)]],
                         uint piece [[thread_position_in_grid]]) {
   const ulong first = ulong(piece) * WHERE_PIECE, last = min(first + WHERE_PIECE, p.total);
   device long* to = out + firsts[piece] * p.rank;
-  // Where the element before was; what is far from it is divided again.
+  // The place of the element before; far places are divided again.
   const uint last_dim = p.rank - 1;
   ulong at[WHERE_DIMS], rest = first;
   for (uint d = p.rank; d-- > 0;) {

@@ -1,6 +1,6 @@
-// int32 of the ops that shapes are made with lies in host memory, as on TensorFlow's other GPUs: what it is calculated
-// for, other ops' shapes and axes, is read there. TensorFlow has such kernels for any device of AddV2, ConcatV2, Range and
-// others; of those here it has them in its builds for CUDA alone.
+// int32 of the ops that shapes are made with lies in host memory, as on TensorFlow's other GPUs: its readers, other
+// ops' shapes and axes, are there. TensorFlow has such kernels for any device of AddV2, ConcatV2, Range and others; of
+// those here it has them in its builds for CUDA alone.
 
 #ifndef METAL_OPS_DEVICE_KERNELS_HOST_INT32_H_
 #define METAL_OPS_DEVICE_KERNELS_HOST_INT32_H_

@@ -17,8 +17,8 @@ using namespace metal;
 
 #if defined(__METAL_CPU__)
 static_assert(LINALG_BLOCK == 16, "as LinalgVector has");
-// By a processor's vectors: rows of a lower triangle, LINALG_ROWS at once, whose sums read what is solved before them
-// once, from a cache that is not the nearest. Each has the bits that it has by itself. How many rows are solved.
+// By a processor's vectors: rows of a lower triangle, LINALG_ROWS at once, whose sums read the solved rows once, from
+// a cache that is not the nearest. Each has the bits that it has by itself. How many rows are solved.
 inline uint solve_many(device const float* a, uint n, device float* x, device float* to,
                        uint columns, uint width) {
   uint i = 0;
@@ -155,7 +155,8 @@ inline void dot_panel<float>(device const float* row, device const float* panel,
 }
 #endif
 
-// The first `columns` elements of a row of L, by the triangle whose rows begin at `panel`; what is before them was taken.
+// The first `columns` elements of a row of L, by the triangle whose rows begin at `panel`; those before them were
+// taken.
 template <typename T>
 inline void solve_row(device T* row, device const T* panel, ulong apart, uint columns) {
   for (uint k = 0; k < columns; ++k) {
@@ -310,8 +311,8 @@ INSTANTIATE_KERNEL("lu_float2_long", lu, float2, long)
 
 // Householder's reflections of the columns, which lie in `work` as rows: [columns, apart]; `basis`
 // [kept, apart] becomes the columns of Q. Columns behind a panel of `block` get all of its reflections while
-// they are in a cache, and so do as many columns of Q. Grid: LINALG_THREADS a matrix.
-// Work is what is computed with.
+// they are in a cache, and so do as many columns of Q. Grid: LINALG_THREADS a matrix. Work is the type of
+// computation.
 template <typename T, typename Work>
 kernel void qr(device const T* in [[buffer(0)]], device T* q [[buffer(1)]],
                device T* r [[buffer(2)]], device Work* works [[buffer(3)]],

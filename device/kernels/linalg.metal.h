@@ -60,8 +60,8 @@ inline float2 from_parts<float2>(float real, float imaginary) {
 }
 
 #if defined(__METAL_CPU__)
-// By a processor's vectors: of so many rows at once, so that what all are multiplied by is read once. Each has the bits
-// that dot_rows and add_row give it.
+// By a processor's vectors: of so many rows at once, so that their common factor is read once. Each has the bits that
+// dot_rows and add_row give it.
 #define LINALG_ROWS 4
 typedef float LinalgVector __attribute__((ext_vector_type(16), aligned(4)));
 inline void dot_many(device const float* rows, ulong apart, device const float* b, uint n,
@@ -91,8 +91,8 @@ inline void dot_many(device const float* rows, ulong apart, device const float* 
     for (uint j = 0; j < LINALG_ROWS; ++j) dots[j] += rows[j * apart + i] * b[i];
   }
 }
-// In vectors that begin where a cache's lines do, but for the first and the last: the elements that these share with others
-// are the same in both.
+// In vectors that begin where a cache's lines do, except for the first and the last: the elements that these share with
+// others are the same in both.
 inline void add_many(device float* rows, ulong apart, device const float* from,
                      thread const float (&factors)[LINALG_ROWS], uint n) {
   if (n < 16) {

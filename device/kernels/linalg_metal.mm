@@ -212,7 +212,7 @@ class QrOp {
     LinalgParams p = ParamsOf(matrices);
     p.kept = static_cast<uint32_t>(kept);
     p.apart = static_cast<uint32_t>(apart);
-    // Threads that run at once want columns each; those that do not, what they read in a cache.
+    // Threads that run at once want columns each; those that do not, data that stays in a cache.
     p.block = ThreadgroupsRunAtOnce() ? 1 : kPanel;
     p.columns_together = ThreadgroupsRunAtOnce() ? 1 : kTogether;
     return Encode(ctx, [&](Encoder& encoder) {

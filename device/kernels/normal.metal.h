@@ -56,9 +56,9 @@ inline float pair_value(FloatPair a) { return a.high + a.low; }
 
 // ---- the functions
 
-// 1 / c as a float, and log(c) in two, of a c in each of 16 intervals of mantissas. glibc's 1 / c is a double; what float
-// leaves of it is in log(c). The last float of row 8 is 2^-48 less than that: one argument is as near as 2^-50 to
-// where rounding changes.
+// 1 / c as a float, and log(c) in two, of a c in each of 16 intervals of mantissas. glibc's 1 / c is a double; the
+// remainder that float drops is in log(c). The last float of row 8 is 2^-48 less than that: one argument is as near as
+// 2^-50 to where rounding changes.
 constant float kOfIntervals[16][3] = {
     {0x1.661ec8p0f, -0x1.57bf7ap-2f, 0x1.c6e5c4p-27f},
     {0x1.571ed4p0f, -0x1.2bef08p-2f, -0x1.f724d2p-28f},

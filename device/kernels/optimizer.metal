@@ -507,9 +507,8 @@ kernel void sparse_adagrad_da(
   }
 }
 
-// A step of `elements` neighbours. `Scaled`: the sum is multiplied by the rate, so that the rate may be 0. `Scaled`:
-// what is summed is multiplied by the rate, so that the rate may be 0. The usual power is a root without a call,
-// asked for once: several elements run at a time.
+// A step of `elements` neighbours. `Scaled`: the sum is multiplied by the rate, so that the rate may be 0. The usual
+// power is a root without a call, asked for once: several elements run at a time.
 template <typename T, bool Scaled, bool Root>
 inline void ftrl_steps(device T* var, device T* accum, device T* linear, device const T* grad,
                        ulong elements, float lr, float l1, float l2, float l2_shrinkage,

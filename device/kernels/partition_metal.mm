@@ -169,7 +169,7 @@ class DynamicStitchOp {
     MoveParams p = {};
     p.inner = static_cast<uint64_t>(NumElements(slice));
     if (out.num_elements() == 0) return Status();
-    // From behind: what a later index names is taken.
+    // From behind: rows that a later index names are taken.
     std::vector<bool> taken(static_cast<size_t>(rows), false);
     std::vector<std::vector<int32_t>> places(n);
     int64_t covered = 0;

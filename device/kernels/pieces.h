@@ -13,7 +13,7 @@ namespace metal_ops {
 struct Piece {
   Shape shape;  // of the output
   Walk from;    // over the input
-  Shape along;  // what the walk goes along, which has as many elements as `shape`
+  Shape along;  // the shape of the walk, which has as many elements as `shape`
 };
 
 // Output k is pieces[k] of the input: the same memory where it lies there in a row that shaders can be given, else a

@@ -68,8 +68,8 @@ inline Status KeyInputs(KernelContext* ctx, const char* op, Tensor* key, Tensor*
                          ToString(key->shape()), " and ", ToString(counter->shape()));
 }
 
-// Key and counter in the device's memory, where StatelessRandomGetKeyCounter leaves them: what is outside of functions
-// is copied there anyway, and would be waited for on its way back.
+// Key and counter in the device's memory, where StatelessRandomGetKeyCounter leaves them: outside of functions they
+// are copied there anyway, and would be waited for on their way back.
 class FromKey {
  public:
   static constexpr int kShape = 0, kInputs = 4;  // with the shape

@@ -164,7 +164,7 @@ kernel void random_uniform_long(device long* out [[buffer(0)]],
   }
 }
 
-// A generator's state, [counter, counter, key]: what it was, and that much further. One thread.
+// A generator's state, [counter, counter, key]: its old value, and the advanced one. One thread.
 kernel void random_skip(device ulong* state [[buffer(0)]], device ulong* before [[buffer(1)]],
                         constant ulong& count [[buffer(2)]], constant uint& read [[buffer(3)]],
                         uint i [[thread_position_in_grid]]) {

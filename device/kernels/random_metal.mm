@@ -262,7 +262,7 @@ REGISTER_METAL_KERNEL(MultinomialOp<StatelessMultinomial>,
 
 // ---- generators in variables, and shuffling -----------------------------------------------------
 
-// The variable `resource`: a counter of two numbers and a key. Output 0 is what it was.
+// The variable `resource`: a counter of two numbers and a key. Output 0 is its old value.
 template <typename Op>
 class SkipOp {
  public:

@@ -83,7 +83,7 @@ inline float2 finish(constant ReduceParams& params, float2 total) {
   return params.divisor != 1.0f ? total / params.divisor : total;
 }
 
-// Joins what is read of a run by 32, as many totals as hide how long one takes, and those with eight; the result says
+// Joins the elements of a run by 32, as many totals as hide the latency of one, and those with eight; the result says
 // how much of the run that was.
 template <typename Op, typename T, typename Total>
 struct Run {

@@ -137,7 +137,7 @@ Status Join(KernelContext* ctx, const char* op, const char* shader, Types types,
   });
 }
 
-// The sums in 64 bits, without what remains of the division.
+// The sums in 64 bits, without the remainder of the division.
 Status WholeMean(KernelContext* ctx, const char* op, const Tensor& input,
                  const std::vector<bool>& reduced, const Tensor& out) {
   const DType dtype = input.dtype();

@@ -1,4 +1,4 @@
-// Slices of a tensor changed by indices: what other ops than the scatters use.
+// Slices of a tensor changed by indices: used by other ops than the scatters.
 
 #ifndef METAL_OPS_DEVICE_KERNELS_SCATTER_H_
 #define METAL_OPS_DEVICE_KERNELS_SCATTER_H_

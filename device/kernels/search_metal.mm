@@ -287,7 +287,7 @@ FOR_BOTH(RaggedBincountOp, "Tidx", .Types("T", COUNTED).HostMemory("size").HostM
 
 // ---- HistogramFixedWidth ------------------------------------------------------------------------
 
-// Numbers in their order as whole numbers from 0 on: what lies between two can be halved.
+// Numbers in their order as integers from 0 on: the interval between two can be halved.
 template <typename T>
 class Ordered {
  public:

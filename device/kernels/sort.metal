@@ -171,7 +171,7 @@ inline uint keep_first(device Key* kept, device uint* which, uint count, uint k,
   return count < k ? count + 1 : count;
 }
 
-// A chunk that has less than k is the row's last: what fills it up comes after all that is there.
+// A chunk that has less than k is the row's last: its padding comes after all elements.
 template <typename Key>
 inline void fill_rest(device Key* kept, device uint* which, uint count, uint k) {
   for (; count < k; ++count) {

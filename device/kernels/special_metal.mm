@@ -19,7 +19,7 @@ ELEMENTWISE_OP(BinaryOp, Polygamma, "polygamma", {TF_FLOAT});
 ELEMENTWISE_OP(UnaryOp, Erfinv, "erfinv", {TF_FLOAT});
 ELEMENTWISE_OP(UnaryOp, Ndtri, "ndtri", {TF_FLOAT});
 
-// All of one shape, but for those that are single values.
+// All of one shape, except for those that are single values.
 class BetaincOp {
  public:
   static constexpr char kOp[] = "Betainc";

@@ -42,8 +42,8 @@ struct Loop {
   std::string variant;
 };
 
-// Merges what is contiguous for all walks. `op` names the kernel in the error for a loop that still
-// has more than STRIDED_DIMS dimensions.
+// Merges dimensions that are contiguous for all walks. `op` names the kernel in the error for a
+// loop that still has more than STRIDED_DIMS dimensions.
 Status PlanLoop(const std::string& op, const Shape& shape, const std::vector<Walk>& walks,
                 Loop* loop);
 

@@ -104,7 +104,8 @@ Status BroadcastShape(const std::string& op, const Shape& a, const Shape& b, Sha
 
 namespace {
 
-// A processor's cache: what a thread writes of the result's lines, and reads of the source's, that are no neighbours.
+// A processor's cache: the lines of the result that a thread writes, and those of the source that it reads, which are
+// no neighbours.
 constexpr size_t kLine = 64, kLines = 4 * kLine;
 // Threads below which fewer tiles are better.
 constexpr int64_t kTileThreads = 64;

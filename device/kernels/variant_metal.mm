@@ -1,4 +1,4 @@
-// AddN and ZerosLike of variants: what gradients of loops do with TensorLists whose elements are on
+// AddN and ZerosLike of variants: gradients of loops use them on TensorLists whose elements are on
 // the device.
 
 #include "device/kernels/layout.h"

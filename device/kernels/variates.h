@@ -81,7 +81,7 @@ class Gamma {
 // rejection method for generating Poisson random variables".
 class Poisson {
  public:
-  // `largest` is what the result's dtype can hold.
+  // `largest` is the largest number of the result's dtype.
   Poisson(double rate, double largest)
       : rate_(rate),
         largest_(largest),

@@ -304,7 +304,7 @@ class Ahead {
     const size_t blocks = (tried_.size() + kBlock - 1) / kBlock;
     if (blocks == 1) return Block(0);
     dispatch_apply_f(blocks, dispatch_get_global_queue(0, 0), this, [](void* ahead, size_t block) {
-      // Subnormals are what they are on the thread that asks.
+      // Subnormals are treated as on the calling thread.
       fenv_t floats;
       fegetenv(&floats);
       fesetenv(&static_cast<Ahead*>(ahead)->floats_);

@@ -410,7 +410,8 @@ Outcome Become(Chain* chain, const Attention& attention) {
     (*node->mutable_attr())["scale"].set_f(static_cast<float>(scores.scale));
     (*node->mutable_attr())["use_bias"].set_b(has_bias);
   };
-  // The result has the order [batch, heads, queries, size]; last comes what the graph asks for.
+  // The result has the order [batch, heads, queries, size]; the order that the graph asks for comes
+  // last.
   const std::string order = batch + queries + "*";
   const bool turned = attention.result != order;
   chain->Start(turned     ? "Transpose"

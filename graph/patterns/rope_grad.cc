@@ -45,7 +45,7 @@ std::optional<Part> ConcatPart(const Facts& facts, const NodeView& slice, int64_
   const Value begin = facts.Input(slice, 1);
   if (begin.node->GetOp() != "ConcatOffset" || begin.node->NumRegularFanins() != 3) return {};
   if (!(facts.Input(slice, 2) == facts.Input(*begin.node, 1 + begin.port))) return std::nullopt;
-  // Rows are whole but for the last dimension: any other would be cut beyond its end.
+  // Rows are whole except for the last dimension: any other would be cut beyond its end.
   const Shape of = facts.ShapeOf({&slice, 0}), z = facts.ShapeOf(facts.Input(slice, 0));
   if (of.rank() != z.rank() || of.dims.back() != size / 2) return std::nullopt;
   if (!std::equal(of.dims.begin(), of.dims.end() - 1, z.dims.begin(), SameDim)) return std::nullopt;

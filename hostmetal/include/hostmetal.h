@@ -15,8 +15,8 @@ MTL_EXTERN bool hostmetal_wide_vectors(void);
 // the environment asks for more. Empty where that is nil.
 MTL_EXTERN NSArray<id<MTLDevice>>* _Nonnull hostmetal_devices(void) NS_RETURNS_RETAINED;
 
-// A buffer over the program's own memory, of any address and length, on that device: what
-// newBufferWithBytesNoCopy: is for whole pages. The memory has to outlive the buffer.
+// A buffer over the program's own memory, of any address and length, on that device, as
+// newBufferWithBytesNoCopy: for whole pages. The memory has to outlive the buffer.
 MTL_EXTERN id<MTLBuffer> _Nullable hostmetal_new_buffer_over(id<MTLDevice> _Nonnull processor,
                                                              void* _Nonnull memory,
                                                              NSUInteger length) NS_RETURNS_RETAINED;

@@ -217,11 +217,10 @@ typedef struct metallib_constant_value {
 
 enum metallib_fault_kind {
   METALLIB_FAULT_NONE = 0,
-  METALLIB_FAULT_READ = 1,    /* load outside the binding */
-  METALLIB_FAULT_WRITE = 2,   /* store or atomic outside the binding */
-  METALLIB_FAULT_UNBOUND = 3, /* access through a binding that was not set */
-  METALLIB_FAULT_INTERNAL =
-      4, /* the compiled code met something it cannot run; message says what */
+  METALLIB_FAULT_READ = 1,     /* load outside the binding */
+  METALLIB_FAULT_WRITE = 2,    /* store or atomic outside the binding */
+  METALLIB_FAULT_UNBOUND = 3,  /* access through a binding that was not set */
+  METALLIB_FAULT_INTERNAL = 4, /* the compiled code cannot run something; message says what it is */
 };
 
 /* Zeroed by the runtime before the launch; the first fault wins. A faulting run() stops (its

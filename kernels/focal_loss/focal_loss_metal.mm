@@ -27,7 +27,7 @@ Status Sigmoid(MetalCall& call) {
 }
 METAL_KERNEL("SigmoidFocalLoss", Sigmoid);
 
-// As the shader reads them; what is wrong with them goes to `call.shapes`.
+// As the shader reads them; errors go to `call.shapes`.
 template <typename Label>
 std::vector<uint32_t> Labels(MetalCall& call) {
   const int64_t n_rows = call.Size("rows");

@@ -22,7 +22,7 @@ struct FrequencyEncodeParams {
   uint32_t n_frequencies;
   uint32_t include_input;
   float turns_high;  // w_0 / (2 pi)
-  float turns_low;   // what turns_high leaves
+  float turns_low;   // the remainder of turns_high
   float slope;       // w_0
 };
 static_assert(sizeof(FrequencyEncodeParams) == 32, "host and shader must agree");

@@ -86,7 +86,7 @@ kernel void norm_grad_totals(
   factors[2 * columns + c] = found.slope;
 }
 
-// Grid: as that of the parts. d_x is what passed before.
+// Grid: as that of the parts. d_x holds the gradients that passed before.
 template <typename T, int kColumns>
 [[kernel]] void norm_grad_d_x(device const T* x [[buffer(0)]],
                               device const float* mean [[buffer(1)]],

@@ -1,4 +1,5 @@
-// MetalFusedBatchNormGrad on the Metal device: d_x holds what passed the ReLU in between.
+// MetalFusedBatchNormGrad on the Metal device: d_x holds the gradients that passed the ReLU in
+// between.
 
 #include "kernels/fused_batch_norm_grad/fused_batch_norm_grad_call.h"
 #include "kernels/runtime/choice.h"

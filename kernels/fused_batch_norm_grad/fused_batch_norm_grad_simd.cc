@@ -41,7 +41,7 @@ void ForPieces(CpuCall& call, const FusedBatchNormGradParams& p, const Work& wor
   });
 }
 
-// `sums`, of each part: what passes the ReLU, and its products with x - mean.
+// `sums`, of each part: the gradients that pass the ReLU, and their products with x - mean.
 void SumRows(CpuCall& call, const FusedBatchNormGradParams& p, const MutableFloatArray& d_x,
              float* sums) {
   const int64_t n = p.columns;
@@ -94,7 +94,7 @@ struct Channels {
   const float *mean, *by, *less, *slopes;
 };
 
-// d_x holds what passed before.
+// d_x holds the gradients that passed before.
 void SlopeRows(CpuCall& call, const FusedBatchNormGradParams& p, const Channels& of,
                const MutableFloatArray& d_x) {
   const int64_t n = p.columns;

@@ -1,4 +1,4 @@
-// A fused product or convolution on the CPU: what MetalFusedMatMul and MetalFusedConv2D share.
+// A fused product or convolution on the CPU: shared by MetalFusedMatMul and MetalFusedConv2D.
 
 #ifndef METAL_OPS_KERNELS_FUSED_MATMUL_FUSED_GEMM_CPU_H_
 #define METAL_OPS_KERNELS_FUSED_MATMUL_FUSED_GEMM_CPU_H_

@@ -1,5 +1,5 @@
-// A fused product or convolution on the Metal device: what MetalFusedMatMul and MetalFusedConv2D
-// share.
+// A fused product or convolution on the Metal device: shared by MetalFusedMatMul and
+// MetalFusedConv2D.
 
 #ifndef METAL_OPS_KERNELS_FUSED_MATMUL_FUSED_GEMM_METAL_H_
 #define METAL_OPS_KERNELS_FUSED_MATMUL_FUSED_GEMM_METAL_H_

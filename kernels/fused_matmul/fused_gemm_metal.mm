@@ -1,5 +1,5 @@
-// A fused product or convolution on the Metal device: what MetalFusedMatMul and MetalFusedConv2D
-// share.
+// A fused product or convolution on the Metal device: shared by MetalFusedMatMul and
+// MetalFusedConv2D.
 
 #include "kernels/fused_matmul/fused_gemm_metal.h"
 

@@ -19,7 +19,7 @@ namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Vectors of 16 floats at most, two per row; rows such that the sums fill the registers but for a
+// Vectors of 16 floats at most, two per row; rows such that the sums fill the registers except a
 // few.
 using DF = hn::CappedTag<float, kMaxTileColumns / 2>;
 using VF = hn::Vec<DF>;
@@ -120,7 +120,7 @@ void AddSomeColumns(const float* a, int64_t a_row, int64_t n, const float* b, in
 
 void AddColumns(const float* a, int64_t a_row, int64_t n, const float* b, int64_t b_row, int rows,
                 bool narrow, float* tile) {
-  // Thirds of a tile: what is left of 16, 32, 64 and 128 rows.
+  // Thirds of a tile: the remainders of 16, 32, 64 and 128 rows.
   constexpr int kThird = kRows / 3;
   const int thirds = (rows + kThird - 1) / kThird;
   const auto add =

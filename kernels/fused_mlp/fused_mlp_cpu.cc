@@ -28,7 +28,7 @@ struct Panels {
   int64_t terms = 0, columns = 0;
 };
 
-// One call: what all threads read.
+// One call: the arrays that all threads read.
 class Mlp {
  public:
   Mlp(const CpuCall& call, int x, int weights, bool with_backward)

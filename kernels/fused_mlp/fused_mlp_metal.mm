@@ -14,8 +14,8 @@
 namespace metal_ops {
 namespace {
 
-// Gradients keep the values of all layers for a part of the batch: what a processor's cache holds
-// some of; where simdgroups work, enough rows for all of them.
+// Gradients keep the values of all layers for a part of the batch: of a size that a processor's
+// cache partly holds; where simdgroups work, enough rows for all of them.
 constexpr int64_t kThreadScratch = int64_t{1} << 26, kGroupScratch = int64_t{1} << 29;
 // Limits of the weights' gradient.
 constexpr int64_t kMostParts = 512, kMostGroups = 264;
@@ -23,7 +23,7 @@ constexpr int64_t kMostChunk = 1 << 20;
 
 int64_t Pieces(int64_t n, int64_t piece) { return (n + piece - 1) / piece; }
 
-// By groups of threads that share what they read, or by lone threads: METAL_OPS_MLP, or the device.
+// By groups of threads that share their reads, or by lone threads: METAL_OPS_MLP, or the device.
 Status ChooseGroups(DType type, bool* groups) {
   *groups = SimdgroupsMultiply(type);
   return AskedFor("METAL_OPS_MLP", "groups", "threads", groups);
@@ -220,7 +220,7 @@ Status FusedMlpGrad(MetalCall& call) {
   const int64_t bytes = x.dtype() == DType::kFloat ? 4 : 2;
   const int64_t scratch_bytes = mlp.groups() ? kGroupScratch : kThreadScratch;
   params.chunk = std::clamp<int64_t>(plan.batch, 1, scratch_bytes / (line * bytes));
-  // Whole pieces of 16 rows, but for the last.
+  // Whole pieces of 16 rows, except the last.
   params.split =
       static_cast<uint32_t>(16 * std::max<int64_t>(32, Pieces(params.chunk, 16 * kMostParts)));
   const int64_t n_parts = Pieces(std::min(params.chunk, plan.batch), params.split);

@@ -26,7 +26,7 @@
 #define MLP_PANEL 16
 
 // Rows of the batch that a simdgroup has, in networks of a width, and for gradients, which take
-// more registers; what it has of a matrix's gradient.
+// more registers; its part of a matrix's gradient.
 #define MLP_GROUP_ROWS(width) ((width) <= 64 ? 32 : 16)
 #define MLP_BACKWARD_ROWS 16
 // Gradients in one piece (fused_mlp_gradient.metal): rows that a threadgroup of that many

@@ -123,8 +123,8 @@ inline void epilogue_activate(thread float (&y)[N], float leakyrelu_alpha) {
 #undef EPILOGUE_CASE
 }
 
-// Values that do not depend on the row, for neighbouring columns. Only what the op has is filled
-// in.
+// Values that do not depend on the row, for neighbouring columns. Only the values that the op has
+// are filled in.
 template <int N>
 struct EpilogueColumns {
   float mean[N], scale[N], shift[N];

@@ -2,7 +2,7 @@
 // row and a term of the sum is worked out while it is read. Sums are float32, whatever T.
 //
 // Two ways: gemm_thread_tile, where each thread sums a tile of its own and reads memory through the
-// cache, and gemm_group_tile (gemm_tile.metal.h), where a threadgroup shares what it reads and
+// cache, and gemm_group_tile (gemm_tile.metal.h), where a threadgroup shares its reads and
 // multiplies simdgroup matrices.
 
 #ifndef METAL_OPS_KERNELS_GEMM_GEMM_METAL_H_

@@ -22,7 +22,7 @@ constexpr int64_t kCachedBytes = 256 << 10, kPanelsTogether = 32;
 // The rows and columns that a group packs; no panel is wider.
 constexpr int64_t kPackedRows = 16, kPackedColumns = 256;
 
-// For what is smaller bringing terms together costs more than it gains.
+// For smaller products bringing terms together costs more than it gains.
 constexpr int64_t kCachedRows = kRowsToPack, kCachedColumns = 48, kCachedTerms = 64,
                   kCachedDepth = 16;
 

@@ -46,7 +46,7 @@ gemm_blocks(device const T* a [[buffer(0)]], device const T* b [[buffer(1)]],
                                                                group, thread_, simdgroup, lane);
 }
 
-// Parts of long sums, a product each: what gemm_sum_parts adds.
+// Parts of long sums, a product each: the terms of gemm_sum_parts.
 template <bool kConv, typename T, int kRows, int kColumns, int kDepth, int kRowTiles,
           int kColumnTiles, int kStages, int kShares>
 [[kernel, max_total_threads_per_threadgroup(kRows* kColumns* kShares /

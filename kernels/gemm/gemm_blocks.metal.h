@@ -15,7 +15,7 @@
 
 using namespace metal;
 
-// As ROWS_UNROLL, of any type: what is indexed by such a loop lies in registers.
+// As ROWS_UNROLL, of any type: arrays that such a loop indexes lie in registers.
 #if defined(__METAL_CPU__)
 #define GEMM_UNROLL
 #else

@@ -3,7 +3,7 @@
 #ifndef METAL_OPS_KERNELS_GEMM_GEMM_BLOCKS_PARAMS_H_
 #define METAL_OPS_KERNELS_GEMM_GEMM_BLOCKS_PARAMS_H_
 
-// Blocks of rows whose threadgroups follow each other: what they read of a stays in the cache.
+// Blocks of rows whose threadgroups follow each other: their reads of a stay in the cache.
 #define GEMM_BLOCKS_BAND 8
 
 // A line in threadgroup memory is 16 bytes longer, so that a column is spread over the banks.

@@ -11,7 +11,7 @@
 #include "kernels/gemm/gemm.metal.h"
 #include "kernels/gemm/gemm_few_params.h"
 
-// Adds what 16 bytes of each column, from term k on, give to each row's sums.
+// Adds the products of 16 bytes of each column, from term k on, to each row's sums.
 template <int kRows, int kColumns, typename T>
 FEW_INLINE inline void few_add(thread const FewWords (&lines)[kColumns], device const T* a,
                                thread const long (&row_at)[kRows], uint k,

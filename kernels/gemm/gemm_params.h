@@ -15,7 +15,7 @@
 #include <stdint.h>
 #endif
 
-// Batch dimensions, after merging what is contiguous for a and b.
+// Batch dimensions, after merging those that are contiguous for a and b.
 #define GEMM_BATCH_DIMS 6
 
 // One thread's part of the product where threads work alone.
@@ -27,8 +27,8 @@
 #define GEMM_WIDE_COLUMNS 64
 #define GEMM_MIDDLE_ROWS 12
 #define GEMM_MIDDLE_COLUMNS 32
-// The same of long sums where vectors have 256 bits, and how many such tiles, panels of b and terms at a time a thread takes:
-// what a cache of the first level keeps.
+// The same for long sums where vectors have 256 bits, and the number of such tiles, panels of b and terms at a time of
+// a thread: as much as a first-level cache keeps.
 #define GEMM_CACHED_TILE_ROWS 6
 #define GEMM_CACHED_TILES 6
 #define GEMM_CACHED_COLUMNS 16

@@ -526,7 +526,7 @@ struct RowsOps<T, true> {
     for (int i = 0; i < 4 * N; ++i) sums[i / 4].part[i % 4] *= factors[i / 2 % 2];
   }
 
-  // Part after part, each row after row: what eight lanes read or write is in different banks.
+  // Part after part, each row after row: reads and writes of eight lanes are in different banks.
   ROWS_INLINE static void put(thread const Rows16& rows, int n, threadgroup T* block, uint lane) {
     threadgroup uint* const to = (threadgroup uint*)block + lane;
     ROWS_UNROLL

@@ -13,7 +13,7 @@ HWY_BEFORE_NAMESPACE();
 namespace metal_ops {
 namespace HWY_NAMESPACE {
 
-// Rows of so many bytes and more are counted in vectors: their sums cost what some words do.
+// Rows of so many bytes and more are counted in vectors: their sums cost as much as some words.
 constexpr int64_t kLong = 128;
 // The part of the first cache for a tile of b while rows of a go over it, and the number of rows.
 constexpr int64_t kTileBytes = 16 << 10, kTileRows = 16;

@@ -39,7 +39,7 @@ inline void encode_wide(constant HashEncodeLevel& level, thread const uint* rows
   device const T* table = embeddings + ulong(level.offset) * F;
   float values[1 << D][F];
   if (F <= 2 && ((level.offset | level.size) & 1) == 0) {
-    // First all pairs, then what is not in them: an access waits for no other.
+    // First all pairs, then the rest: an access waits for no other.
     float low[1 << (D - 1)][F], high[1 << (D - 1)][F];
     for (int c = 0; c < (1 << D); c += 2) {
       load_row_pair<T, F>(table, rows[c], low[c / 2], high[c / 2]);

@@ -9,7 +9,7 @@
 
 using namespace metal;
 
-// <g, row> of every corner: what gradients of points are contracted from.
+// <g, row> of every corner, from which gradients of points are contracted.
 template <typename T, int D, int F>
 inline void corner_values(constant HashEncodeLevel& level, thread const GridCell<D>& at,
                           uint n_features, device const T* embeddings, device const T* g,

@@ -22,7 +22,7 @@ HWY_BEFORE_NAMESPACE();
 namespace metal_ops {
 namespace HWY_NAMESPACE {
 
-// How the table's features are stored. `Raw` is what pointers point to.
+// How the table's features are stored. `Raw` is the pointed-to type.
 struct Float {
   using Raw = float;
   template <class D>

@@ -4,8 +4,8 @@
 // A level is worked on in blocks of points: first the rows and weights of all corners, vectorised
 // over points, into a small buffer; then the table's rows, one narrow load a corner, prefetched
 // ahead (gather instructions were no faster where measured). A thread works on one level at a time,
-// as a level fits the cache where the table does not; so what belongs to points is kept level by
-// level ("staged", float32 [levels, points, features]) and turned around at the end.
+// as a level fits the cache where the table does not; so values that belong to points are kept
+// level by level ("staged", float32 [levels, points, features]) and transposed at the end.
 
 #ifndef METAL_OPS_KERNELS_HASH_ENCODE_HASH_ENCODE_SIMD_H_
 #define METAL_OPS_KERNELS_HASH_ENCODE_HASH_ENCODE_SIMD_H_

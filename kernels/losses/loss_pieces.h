@@ -32,7 +32,7 @@ struct LossBuffers {
 
 // Calls `elements(at, n, buffers)` for pieces of a call's elements on threads. Output 0 gets the
 // losses or, where `reduce_last`, their means over the last dimension; the next n_slopes outputs
-// what multiplies the loss' incoming gradient.
+// the factors of the loss' incoming gradient.
 template <typename Elements>
 void ForLossPieces(CpuCall& call, bool reduce_last, int n_slopes, const Elements& elements) {
   constexpr int64_t kCycles = 8;

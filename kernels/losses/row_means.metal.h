@@ -8,7 +8,7 @@
 
 #include "kernels/losses/row_means_params.h"
 
-// Neumaier's sum: what additions round off is kept apart, as good as a sum in double.
+// Neumaier's sum: the rounding errors of additions are kept apart, as good as a sum in double.
 struct CarefulSum {
   float sum;
   float lost;

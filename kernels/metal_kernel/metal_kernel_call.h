@@ -1,4 +1,4 @@
-// One call of a shader that is text: binds what its arguments are, and launches it.
+// One call of a shader that is text: binds its arguments, and launches it.
 
 #ifndef METAL_OPS_KERNELS_METAL_KERNEL_METAL_KERNEL_CALL_H_
 #define METAL_OPS_KERNELS_METAL_KERNEL_METAL_KERNEL_CALL_H_
@@ -77,7 +77,7 @@ class Call {
         outputs_(std::move(outputs)),
         params_(std::move(params)) {}
 
-  // Whether what it names is there, and fits. Before anything is encoded.
+  // Whether the named arguments are there, and fit. Before anything is encoded.
   Status Bind(const MetalKernelLaunch& launch) {
     bound_.reserve(kernel_.arguments.size());
     for (const MetalKernelArgument& argument : kernel_.arguments) {

@@ -285,8 +285,7 @@ extern "C" __attribute__((visibility("default"))) int metal_kernels_keep(
   });
 }
 
-// Compiles what a kernel is made of, and answers with the names of its shaders, a line
-// each.
+// Compiles a kernel's text, and answers with the names of its shaders, a line each.
 extern "C" __attribute__((visibility("default"))) int metal_kernels_functions(
     const char* source, size_t size, bool fast_math, const char** message) {
   thread_local std::string lines;

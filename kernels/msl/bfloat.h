@@ -1,4 +1,4 @@
-// IF_BFLOAT(...): what is said of bfloat, where there is one.
+// IF_BFLOAT(...): the code for bfloat, where there is one.
 //
 // bfloat came with Metal 3.1, which macOS 13 does not load. Compiled for that, with -std=metal3.0,
 // shaders are the same ones without those of bfloat.

@@ -1,6 +1,6 @@
 // Fences beyond a threadgroup. Metal has them from 3.2 on, which macOS 14 does not: they are where
 // hostmetal compiles. A host asks FencesReachDevice() (kernels/runtime/platform.h) before it launches
-// what needs one.
+// a shader that needs one.
 
 #ifndef METAL_OPS_KERNELS_MSL_FENCE_H_
 #define METAL_OPS_KERNELS_MSL_FENCE_H_

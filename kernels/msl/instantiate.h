@@ -10,7 +10,7 @@
 
 #include "kernels/msl/bfloat.h"
 
-// `name` is what the host asks newFunctionWithName: for; then the template and its arguments.
+// `name` is the host's argument of newFunctionWithName:; then the template and its arguments.
 #define INSTANTIATE_KERNEL(name, function, ...) \
   template [[host_name(name)]] [[kernel]] decltype(function<__VA_ARGS__>) function<__VA_ARGS__>;
 

@@ -92,9 +92,8 @@ inline void atomic_add_row(device metal::atomic_float* sums, bool wide, float we
 //
 // Levels are passes over the points, so that the part of a table that a pass reads stays in the
 // cache. The threadgroups of `Lanes` passes are dealt out anew: neighbouring threads take
-// neighbouring levels of one point, whose features lie side by side in memory. The same threads do
-// the same work, but for who does it; at the edges of the grid, and on a CPU, everything stays as
-// it is.
+// neighbouring levels of one point, whose features lie side by side in memory. The same work is
+// done by other threads; at the edges of the grid, and on a CPU, everything stays as it is.
 struct PointAndLevel {
   uint point, level;
 };

@@ -1,8 +1,8 @@
-// How the workers of a run add up gradients where each has a GPU and may read what lies on the others:
-// each puts its own into its window, says so there, waits until the others have said so of theirs, and
-// adds up all of them in the order of workers, so that all have the same bits. The host waits for
-// nothing, and goes ahead by some steps. Windows are no buffers of this process, so they come as
-// addresses (python/metal_ops/programs/windows.py).
+// How the workers of a run add up gradients where each has a GPU and may read the others' memory: each
+// puts its own into its window, says so there, waits until the others have said so of theirs, and adds
+// up all of them in the order of workers, so that all have the same bits. The host waits for nothing,
+// and goes ahead by some steps. Windows are no buffers of this process, so they come as addresses
+// (python/metal_ops/programs/windows.py).
 //
 // A window has two halves, which take turns by the parity of steps, and a PackedSaid. Two are enough:
 // who writes a half at step s has seen all others say s - 1, which each said only after its own means
@@ -106,7 +106,7 @@ kernel void packed_exchange_wait(device const PackedWindows& windows [[buffer(0)
       }
     }
   }
-  // The next kernels read what others have put: not before this.
+  // The next kernels read the values that others have put: not before this.
   fence_all_devices();
   if (lost) atomic_store_explicit(gave_up, 1u, memory_order_relaxed);
   float sum = lost ? NAN : 0.0f;

@@ -17,7 +17,7 @@ using namespace metal;
 
 #define PACKED_SCAN_THREADS 1024
 #define PACKED_SUM_THREADS 256
-// Neighbouring lanes that march a ray, each a part of it: the longest ray is what all wait for.
+// Neighbouring lanes that march a ray, each a part of it: all wait for the longest ray.
 #define PACKED_MARCHERS 8
 // The value in counts of a ray that is left out.
 #define PACKED_LEFT_OUT 0xffffffffu
@@ -50,7 +50,7 @@ struct PackedDraw {
   float reserved_too;
 };
 
-// Random pixels: their rays, what they look like over a background, and that. Grid: rays.
+// Random pixels: their rays, their colours over a background, and that. Grid: rays.
 kernel void packed_draw(device const uchar* pixels [[buffer(0)]],
                         device const long* useful [[buffer(1)]],
                         device const float* poses [[buffer(2)]],
@@ -266,7 +266,7 @@ kernel void packed_keep(device const int2* from [[buffer(0)]],
   }
 }
 
-// Samples from where they lie; what comes from nowhere is zero, and its point anywhere. A thread has
+// Samples gathered from their places; one from nowhere is zero, and its point anywhere. A thread has
 // a pair of encoded values, a pair of features, a place, or a coordinate. Grid: these x slots.
 template <typename T>
 kernel void packed_gather(
@@ -383,8 +383,8 @@ kernel void packed_loss(
   }
 }
 
-// The gradient of the density network's outputs: what the colour network hands back, and the
-// density's. Grid: features x slots.
+// The gradient of the density network's outputs: the part that the colour network hands back, and
+// the density's. Grid: features x slots.
 template <typename T>
 kernel void packed_feature_gradient(device const T* d_inputs [[buffer(0)]],
                                     device const float* d_raw [[buffer(1)]],

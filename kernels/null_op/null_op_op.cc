@@ -1,5 +1,5 @@
-// NullOp, the template that `make new-op NAME=...` copies: y = scale * x. Part 1 of 4: what the op
-// is, for every device.
+// NullOp, the template that `make new-op NAME=...` copies: y = scale * x. Part 1 of 4: the
+// declaration of the op, for every device.
 //
 // The parts of an op, in the order in which one writes them:
 //   1 this file: inputs, attributes, outputs, documentation

@@ -1,6 +1,6 @@
-// ResourceAdamStep, ResourceRmspropStep, ResourceAdagradStep: what the fusion pass makes of optimizers in
-// elementary ops. All of one dtype, and every number that the graph has is an input, so that the
-// result is the graph's to rounding: ResourceFusedAdam's, of numbers in float64, is not.
+// ResourceAdamStep, ResourceRmspropStep, ResourceAdagradStep: the fusion pass makes them of optimizers in
+// elementary ops. All of one dtype, and every number that the graph has is an input, so that the result
+// is the graph's to rounding: ResourceFusedAdam's, of numbers in float64, is not.
 
 #include "kernels/runtime/op.h"
 

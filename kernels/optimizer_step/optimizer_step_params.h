@@ -12,7 +12,7 @@
 
 struct OptimizerStepParams {
   uint64_t n_elements;
-  // Whether there is what an optimizer may have or not: AMSGrad's maximum or RMSprop's average ...
+  // Whether the optional state of an optimizer is there: AMSGrad's maximum or RMSprop's average ...
   uint32_t second;
   // ... and RMSprop's momentum.
   uint32_t momentum;

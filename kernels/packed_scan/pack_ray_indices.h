@@ -10,7 +10,7 @@
 
 namespace metal_ops {
 
-// packed_info [n_rays, 2] of ascending ray indices; what is wrong with them is in call.shapes.
+// packed_info [n_rays, 2] of ascending ray indices; errors are in call.shapes.
 template <typename I>
 void PackRayIndices(OpCall& call, const I* ray_indices, int64_t n_rays, I* packed_info) {
   const int64_t n_samples = call.Size("samples");

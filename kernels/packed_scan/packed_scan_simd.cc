@@ -140,7 +140,7 @@ struct Buffers {
   std::vector<double> before;
 };
 
-// Calls `work(ray, buffers)` for rays with samples; `cycles` is what a sample takes, roughly.
+// Calls `work(ray, buffers)` for rays with samples; `cycles` is the cost of a sample, roughly.
 void ForRays(CpuCall& call, int64_t cycles,
              const std::function<void(const RayRange&, Buffers&)>& work) {
   const int packed_info = static_cast<int>(call.inputs.size()) - 1;

@@ -1,6 +1,6 @@
-// Products of unsigned and signed bytes, four to a lane (AVX-512's VNNI): what products with codes of 4
-// and 8 bits are made of where a processor has them and blocks allow it. Codes are bytes as they are; x
-// is integers of one byte, or of three. Compiled once per instruction set.
+// Products of unsigned and signed bytes, four to a lane (AVX-512's VNNI): for products with codes of 4
+// and 8 bits where a processor has them and blocks allow it. Codes are bytes as they are; x is integers
+// of one byte, or of three. Compiled once per instruction set.
 
 // Toggled by foreach_target: once for each target.
 #if defined(METAL_OPS_KERNELS_QUANTIZED_MATMUL_BYTE_PRODUCTS_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -44,8 +44,7 @@ HWY_INLINE V Unseen(V products) {
   return products;
 }
 
-// Loads that happen once, and in the order of the source, by which hardware knows what to read
-// ahead.
+// Loads that happen once, and in the order of the source, which the hardware prefetcher follows.
 template <class V>
 HWY_INLINE V InOrder(V loaded) {
   asm volatile("" : "+v"(loaded.raw));
@@ -111,7 +110,7 @@ HWY_INLINE hn::Vec<DSums> SumsOfX(const int8_t* q) {
   return sum;
 }
 
-// For symmetric weights: what each lane's sum begins with.
+// For symmetric weights: the initial value of each lane's sum.
 template <int kBits>
 void BeginnersOfSums(const int8_t* q, const QuantizedParams& p, int32_t* to) {
   const auto by = hn::Set(DSums(), -static_cast<int32_t>(p.middle));

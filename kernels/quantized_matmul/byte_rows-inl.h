@@ -101,8 +101,8 @@ class ByteRows {
       }
       const int32_t most = hn::GetLane(hn::MaxOfLanes(di, bits));
       greatest = std::max(greatest, most);
-      // Powers of two, so that what fits stays as it is. Blocks of nothing but tiny numbers count them by
-      // steps of their row's least.
+      // Powers of two, so that numbers that fit stay as they are. Blocks of nothing but tiny numbers
+      // count them by steps of their row's least.
       const int32_t exponent = std::max(most >> 23, kLeastExponent);
       int32_t by = 127 + (kBits == 4 ? 22 : 21) + 127 - exponent;
       if (FloatOf(most) * FloatOf(by << 23) > static_cast<float>(kGreatest<kBits>)) --by;

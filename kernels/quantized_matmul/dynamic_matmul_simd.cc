@@ -21,7 +21,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/quantized_matmul/dynamic_matmul_simd.cc"
 #include "kernels/simd/all_targets-inl.h"
-// Behind what it is written with.
+// After the vectors it uses.
 #include "kernels/quantized_matmul/byte_products-inl.h"
 #include "kernels/quantized_matmul/quantized_rows-inl.h"
 
@@ -42,8 +42,7 @@ constexpr int64_t kRowsAtOnce = 4, kOutputsAtOnce = 16, kPanelOfRows = 256;
 int64_t Units(int64_t inputs, int64_t unit = QUANTIZED_UNIT) { return (inputs + unit - 1) / unit; }
 
 // x[0:n] rounded to integers from -127 to 127, zeros up to a unit's end, and the sum of each block's
-// where `sums` is not null.
-// Returns what one stands for: NaN where not all of x is finite.
+// where `sums` is not null. Returns the value of one unit: NaN where not all of x is finite.
 template <int kBits, typename T>
 float ToInt8(const float* x, int64_t n, int64_t unit, int64_t block, T* to, float* sums) {
   uint32_t greatest = 0;  // the bits of |x|, in whose order NaN comes last
@@ -73,7 +72,7 @@ float ToInt8(const float* x, int64_t n, int64_t unit, int64_t block, T* to, floa
                 rounded + i);
     }
     if (sums != nullptr) {
-      // Blocks are made of such pieces, but for the only one of a row.
+      // Blocks consist of such pieces, except the only one of a row.
       if (at == (group + 1) * block) ++group, sum = 0;
       int32_t some = 0;
       for (int i = 0; i < QUANTIZED_UNIT; ++i) some += rounded[i];

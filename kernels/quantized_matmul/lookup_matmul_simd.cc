@@ -12,7 +12,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/quantized_matmul/lookup_matmul_simd.cc"
 #include "kernels/simd/all_targets-inl.h"
-// Behind what it is written with.
+// After the vectors it uses.
 #include "kernels/quantized_matmul/weight_tiles-inl.h"
 
 HWY_BEFORE_NAMESPACE();

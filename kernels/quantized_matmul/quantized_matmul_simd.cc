@@ -18,7 +18,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/quantized_matmul/quantized_matmul_simd.cc"
 #include "kernels/simd/all_targets-inl.h"
-// Behind what it is written with.
+// After the vectors it uses.
 #include "kernels/quantized_matmul/byte_products-inl.h"
 #include "kernels/quantized_matmul/byte_rows-inl.h"
 #include "kernels/quantized_matmul/quantized_rows-inl.h"
@@ -170,8 +170,8 @@ HWY_INLINE void Dot(const Row& row, int64_t inputs, const float* x, int64_t x_ro
   }
 }
 
-// y of a few rows of x, where dot(row, products) is what an output's weights have in common with each:
-// codes are read once and unpacked in registers.
+// y of a few rows of x, where dot(row, products) are an output's dot products with each: codes are
+// read once and unpacked in registers.
 template <int kRows, typename Dot>
 void FewRows(CpuCall& call, const QuantizedParams& p, const Dot& dot) {
   call.ParallelFor(p.outputs, p.inputs * (1 + kRows) / 4 + 16, [&](int64_t begin, int64_t end) {

@@ -19,7 +19,7 @@ inline Status ChooseGroups(bool* groups) {
   return AskedFor("METAL_OPS_QUANTIZED", "groups", "threads", groups);
 }
 
-// y = x w^T of input 0; `unpack(weights)` launches what fills them, [outputs, inputs].
+// y = x w^T of input 0; `unpack(weights)` launches the shader that fills them, [outputs, inputs].
 template <typename Unpack>
 Status UnpackedProduct(MetalCall& call, int64_t outputs, int64_t inputs, const Unpack& unpack) {
   // Kernels that multiply in tiles or blocks take both factors in one type; else b is packed as float32

@@ -30,7 +30,7 @@ constexpr int64_t kChunkRow = kChunk + 16;
 // Rows of x of which a copy is made at a time, and outputs whose weights of a chunk
 // stay in the second cache.
 constexpr int64_t kPanel = 256, kOutputs = 16;
-// Rows and outputs whose sums fill the registers but for a few.
+// Rows and outputs whose sums fill the registers except a few.
 #if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_SSE4
 constexpr int kTileRows = 4, kTileOutputs = 2;
 #else
@@ -84,8 +84,9 @@ HWY_INLINE void AddTiles(const float* x, int64_t x_row, const float* weights, in
   }
 }
 
-// For n_rows rows of x, x_row floats apart, from row `first_row` of y on. `unpacker()` is what a
-// thread unpacks by: it is called with an output, the first of its weights, how many, and where to.
+// For n_rows rows of x, x_row floats apart, from row `first_row` of y on. `unpacker()` makes a
+// thread's function for unpacking: it is called with an output, the first of its weights, how many,
+// and where to.
 template <typename Unpacker>
 void ManyRows(CpuCall& call, int64_t outputs, int64_t inputs, int64_t first_row, int64_t n_rows,
               const float* x, int64_t x_row, const Unpacker& unpacker) {

@@ -16,7 +16,7 @@ namespace {
 constexpr int64_t kRaysPerBlock = 64;
 
 // Empty blocks of 8^3 or 4^3 cells, so that rays cross empty space in few strides. They do not
-// change which steps are samples. Which steps are samples does not depend on it.
+// change which steps are samples.
 struct EmptyBlocks {
   static constexpr int kLarge = 8, kSmall = 4;  // cells along an edge
 

@@ -11,7 +11,7 @@
 
 namespace metal_ops {
 
-// False: what is wrong is in `call.shapes`.
+// False: the error is in `call.shapes`.
 inline bool InitRays(CpuCall& call, int packed_info, int samples, PackedRays* rays) {
   const PackedInfo info = {call.inputs[packed_info].data, call.in_shapes[packed_info].dims[0],
                            call.inputs[packed_info].type == DType::kInt64};

@@ -18,7 +18,7 @@ namespace metal_ops {
 
 class MetalRays {
  public:
-  // Shapes have been checked; what packed_info holds is checked here.
+  // Shapes have been checked; the contents of packed_info are checked here.
   Status Init(const char* op, const Tensor& packed_info, const Tensor& samples) {
     PackedInfo info = {nullptr, packed_info.dim(0), packed_info.dtype() == DType::kInt64};
     if (packed_info.num_elements() > 0) info.data = packed_info.host<char>();

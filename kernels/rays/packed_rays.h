@@ -28,7 +28,7 @@ struct PackedInfo {
 
 class PackedRays {
  public:
-  // Checks what packed_info holds; shapes have been checked. The message is "" or a sentence.
+  // Checks the contents of packed_info; shapes have been checked. The message is "" or a sentence.
   std::string Init(const std::string& op, const PackedInfo& packed_info, const ArgShape& samples) {
     if (samples.rank() == 2) {
       n_rays_ = samples.dims[0];

@@ -10,8 +10,8 @@
 
 namespace metal_ops {
 
-// The declaration of samples and packed_info that ops on packed samples share. `names` are what a
-// sample array's dimensions are called from here on: {"samples"}, or {"rays", "samples"} if dense;
+// The declaration of samples and packed_info that ops on packed samples share. `names` are the
+// names of a sample array's dimensions from here on: {"samples"}, or {"rays", "samples"} if dense;
 // none if the rank is not known yet.
 inline std::vector<std::string> ExpectSamples(ArgShapes* shapes, const char* arg,
                                               const ArgShape& samples,

@@ -186,7 +186,8 @@ template <typename T>
   y[row * n + position.x] = T(h_state[state]);
 }
 
-// The slope of a state: what came around the step behind, through its products, and from its output.
+// The slope of a state: the part that came around the step behind, the one through its products, and
+// the one from its output.
 template <typename T>
 [[kernel]] void recurrent_arrive(device const float* back [[buffer(0)]],
                                  device const T* d_y [[buffer(1)]], device float* d_h [[buffer(2)]],

@@ -1,6 +1,6 @@
 // One unit of one step of each cell, forward and back: one text for the shaders and for the CPU's
-// vectors. x: what comes of the input, h: what comes of the state. No guard: included within the
-// namespace of an instruction set.
+// vectors. x: the input's part, h: the state's part. No guard: included within the namespace of an
+// instruction set.
 
 template <typename V>
 METAL_OPS_FORMULA V recurrent_sigmoid(V x) {

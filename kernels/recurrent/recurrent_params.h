@@ -1,4 +1,4 @@
-// Recurrent cells: what host code and shaders must agree on.
+// Recurrent cells: the interface of host code and shaders.
 
 #ifndef METAL_OPS_KERNELS_RECURRENT_RECURRENT_PARAMS_H_
 #define METAL_OPS_KERNELS_RECURRENT_RECURRENT_PARAMS_H_

@@ -20,7 +20,7 @@ namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Two vectors of 16 floats at most a row, and rows such that the sums fill the registers but for a few.
+// Two vectors of 16 floats at most a row, and rows such that the sums fill the registers except a few.
 using ProductTag = hn::CappedTag<float, 16>;
 using ProductVector = hn::Vec<ProductTag>;
 #if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_SSE4

@@ -50,7 +50,7 @@ class Forward : public RecurrentRows {
     float* const h = room.Take(rows * outputs);
     float* const c = room.Take(s_.lstm() ? rows * units : 0);
     float* const sums = room.Take(rows * wide);
-    float* const m = room.Take(rows * units);  // what a second product is of
+    float* const m = room.Take(rows * units);  // the input of a second product
     float* const seen = room.Take(HasTwoProducts(s_.cell) ? rows * narrow : 0);
     float* const buffers[] = {room.Take(width), room.Take(width), room.Take(outputs)};
     for (int64_t r = 0; r < rows; ++r) {
@@ -326,7 +326,7 @@ class Backward : public RecurrentRows {
     return call_.Read(tensor, (row * s_.steps + step - 1) * n, n, buffer);
   }
 
-  // A row's slopes up to its products; d_h keeps what does not come through them.
+  // A row's slopes up to its products; d_h keeps the part that does not come through them.
   void One(int64_t row, int64_t step, const Buffers& buffers, float* d_h, float* d_c,
            const float* d_m, float* d_sums) const {
     const int64_t n = s_.units, width = s_.width, at = row * s_.steps + step;

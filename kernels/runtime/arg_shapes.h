@@ -68,7 +68,7 @@ class ArgShapes {
     }
     for (size_t i = 0; i < dims.size(); ++i) {
       if (shape.dims[i] < 0 || Size(dims[i]) >= 0) continue;
-      // "L + 1" says what L is.
+      // "L + 1" gives L.
       const size_t plus = dims[i].find(" + ");
       const int64_t more = plus == std::string::npos ? 0 : std::atoll(&dims[i][plus + 3]);
       known_.push_back({dims[i].substr(0, plus), arg, shape.dims[i] - more});
@@ -89,7 +89,7 @@ class ArgShapes {
                              ToText(reference) + ", got " + ToText(shape) + ".");
   }
 
-  // For what shapes alone cannot say.
+  // For conditions that shapes alone cannot say.
   ArgShapes& Require(bool condition, const std::string& sentence) {
     if (error_.empty() && !condition) error_ = op_ + ": " + sentence;
     return *this;

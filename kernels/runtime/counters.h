@@ -1,7 +1,7 @@
-// By what the threadgroups of a launch know who of them is the last, where FencesReachDevice():
-// numbers in device memory that each first raises to `begin`, which no earlier launch came to, and
-// then counts up. So nothing has to be cleared, and a launch that fails halfway leaves nothing that
-// the next ones would count.
+// Counters by which the threadgroups of a launch know which of them is the last, where
+// FencesReachDevice(): numbers in device memory that each first raises to `begin`, which no earlier
+// launch came to, and then counts up. So nothing has to be cleared, and a launch that fails halfway
+// leaves nothing that the next ones would count.
 //
 //   LaunchCounters counters;
 //   RETURN_IF_ERROR(encoder.Counters(&counters));

@@ -27,7 +27,7 @@ Status NextCounters(id<MTLDevice> device, const void* stream, LaunchCounters* co
   if (own.buffer == nil || [own.buffer device] != device || own.launches == kMostLaunches) {
     [own.buffer release];  // command buffers keep it
     own.launches = 0;
-    // Metal clears what it makes.
+    // Metal clears new buffers.
     own.buffer = [device newBufferWithLength:LaunchCounters::kNumbers * sizeof(uint32_t)
                                      options:MTLResourceStorageModePrivate];
     if (own.buffer == nil) return ResourceExhausted("out of device memory for a stream's counters");

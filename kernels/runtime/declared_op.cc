@@ -146,7 +146,7 @@ bool OpCall::CheckAttrs() {
 
 bool OpCall::CheckAll() {
   if (!CheckAttrs()) return false;
-  // Those first that say what a dimension is: what depends on them is what then does not fit.
+  // Those first that define a dimension: then those that depend on it are the ones that do not fit.
   for (const bool dependent : {false, true}) {
     for (size_t i = 0; i < in_shapes.size(); ++i) {
       const int input = static_cast<int>(i);

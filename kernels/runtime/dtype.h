@@ -29,8 +29,8 @@ enum class DType : int32_t {
   kUint64 = 23,
 };
 
-// Whether shaders have bfloat16. It came with Metal 3.1, which macOS 13 does not load: what is built
-// for that (MACOS_OF_METAL in python/metal_ops/build/flags.py) has no Metal kernels of it.
+// Whether shaders have bfloat16. It came with Metal 3.1, which macOS 13 does not load: libraries
+// built for that (MACOS_OF_METAL in python/metal_ops/build/flags.py) have no Metal kernels of it.
 #if !defined(METAL_OPS_BFLOAT)
 #if defined(__ENVIRONMENT_MAC_OS_X_VERSION_MIN_REQUIRED__) && \
     __ENVIRONMENT_MAC_OS_X_VERSION_MIN_REQUIRED__ < 140000
@@ -72,7 +72,7 @@ inline size_t SizeOf(DType type) {
 // "float32": the name that Python users know.
 std::string ToString(DType type);
 
-// "float": what shaders call a type; null if they do not calculate in it.
+// "float": the shaders' name of a type; null if they do not calculate in it.
 const char* ShaderType(DType type);
 
 }  // namespace metal_ops

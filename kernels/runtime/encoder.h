@@ -83,7 +83,7 @@ class Value {
     return value;
   }
 
-  // For shaders that know by a parameter what the elements are.
+  // For shaders that know by a parameter the type of the elements.
   Value Untyped() const {
     Value value = *this;
     value.typed_ = false;
@@ -187,9 +187,8 @@ class Encoder {
   Encoder& operator=(const Encoder&) = delete;
 
   // Runs the shader once per thread of `grid`. The threadgroup's size follows from the pipeline's
-  // limit. Launches of one kernel run in order, each seeing what the one before wrote. An empty
-  // grid encodes nothing.
-  // `file` and `line` are the caller's, for VisitedLaunches.
+  // limit. Launches of one kernel run in order, each seeing the results of the one before. An empty
+  // grid encodes nothing. `file` and `line` are the caller's, for VisitedLaunches.
   Status Launch(const Shader& shader, Grid grid, Arguments arguments,
                 const char* file = __builtin_FILE(), int line = __builtin_LINE());
 
@@ -214,7 +213,7 @@ class Encoder {
   // Where the arguments go: which binding each is for.
   static Status Bind(const Pipeline& pipeline, Arguments arguments, uint8_t* places);
   static Status Mismatch(const Pipeline& pipeline, Arguments arguments, const std::string& what);
-  // `sampled` gets what the profiler wants to have after the launch.
+  // `sampled` gets the profile that the profiler wants to have after the launch.
   Status Set(const Pipeline& pipeline, Arguments arguments, const uint8_t* places, MTLSize threads,
              MTLSize group, void** sampled);
   void EndCompute();

@@ -12,7 +12,8 @@ namespace metal_ops {
 
 struct BufferRef {
   id<MTLBuffer> buffer =
-      nil;  // not retained: the tensor owns it, and the command buffer what it encodes
+      nil;  // not retained: the tensor owns it, and the command buffer retains the buffers of its
+            // work
   NSUInteger offset = 0;  // bytes
 };
 

@@ -33,7 +33,7 @@ class MetalCall : public OpCall {
   virtual Status AllocateTemp(DType type, const Shape& shape, Tensor* tensor) = 0;
   virtual id<TF_MetalStream> stream() const = 0;
 
-  // Encodes what `body` launches: Status(Encoder&). With `wait`, returns when the device is done.
+  // Encodes the launches of `body`: Status(Encoder&). With `wait`, returns when the device is done.
   template <typename Body>
   Status Encode(const Body& body, bool wait = false) {
     return EncodeOn(stream(), wait, body);

@@ -16,7 +16,7 @@
 // more than a name, "[points, levels*features]", "[levels + 1]"; an output's may be the value of a
 // scalar integer input of that name. A function checks the rest (Check).
 //
-// No TensorFlow, no Metal: kernels/tensorflow/ registers what is declared here.
+// No TensorFlow, no Metal: kernels/tensorflow/ registers these declarations.
 
 #ifndef METAL_OPS_KERNELS_RUNTIME_OP_H_
 #define METAL_OPS_KERNELS_RUNTIME_OP_H_
@@ -160,7 +160,7 @@ class OpCall {
   void CheckDistinct(int input, bool distinct);
   std::string NoValue(int input) const;
 
-  // Attributes alone: what is wrong is in `shapes` then. Then all, and the outputs' shapes.
+  // Attributes alone: errors are in `shapes` then. Then all, and the outputs' shapes.
   bool CheckAttrs();
   bool CheckAll();
 
@@ -346,7 +346,7 @@ class OpBuilder {
   }
   // `Formula` is a struct of the op's float attributes, in their order, with
   // float operator()(float...) const, which host and shader compile. Its kernels on every device
-  // follow from it; `shader` is what ELEMENTWISE (elementwise.metal.h) calls it.
+  // follow from it; `shader` is its name in ELEMENTWISE (elementwise.metal.h).
   template <typename Formula>
   OpBuilder& Elementwise(const char* shader) {
     static_assert(std::is_trivially_copyable_v<Formula>, "the shader gets a copy of the bytes");
@@ -358,8 +358,8 @@ class OpBuilder {
   OpDeclaration op_;
 };
 
-// Adds an op, and a CPU kernel, to the library that this is linked into; kernels/tensorflow/ says
-// what that means there.
+// Adds an op, and a CPU kernel, to the library that this is linked into; kernels/tensorflow/
+// defines the effect there.
 struct DeclaredOp {
   DeclaredOp(const OpBuilder& builder);
 };

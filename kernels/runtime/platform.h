@@ -19,15 +19,17 @@ Status ResolveOpaque(const void* opaque, void** buffer, uint64_t* offset);
 // for (METAL_DEVICE_WRAPPER_TYPE=1) that is this kernel's own. OK where the device does not tell.
 Status DeviceFailure(const void* stream);
 
-// Whom the device wants to be told what runs; nullptr for a device that has no profiler.
+// The profiler's hooks that the device wants to be told by; nullptr for a device that has no
+// profiler.
 struct ProfilerHooks;
 const ProfilerHooks* DeviceProfiler();
 
-// Whether the threads of a threadgroup really run at once, so that they gain by sharing what they
-// read. Where a processor plays their parts one after the other, each barrier is a change of actor.
+// Whether the threads of a threadgroup really run at once, so that they gain by sharing their
+// reads. Where a processor plays their parts one after the other, each barrier is a change of
+// actor.
 bool ThreadgroupsRunAtOnce();
-// Whether a threadgroup can know that others see what it has written. Metal promises that from
-// macOS 15 on, in shaders that macOS 14 does not run.
+// Whether a threadgroup can know that others see its writes. Metal promises that from macOS 15 on,
+// in shaders that macOS 14 does not run.
 bool FencesReachDevice();
 // Whether the device has memory of its own: a GPU beside the processor.
 bool IsDiscrete();
@@ -35,8 +37,8 @@ bool IsDiscrete();
 // Whether shaders run on a processor whose vectors have 512 bits, of which there are 32.
 bool WideVectors();
 
-// The processor as a Metal device (an id<MTLDevice>), where there is one. `what` wants it, and
-// should say what to do elsewhere.
+// The processor as a Metal device (an id<MTLDevice>), where there is one. `what` names the caller
+// in the error, which should say what to do elsewhere.
 Status ProcessorDevice(const char* what, void** device);
 
 // A new buffer object over memory of the program, of any alignment. The memory has to stay until

@@ -25,7 +25,7 @@ namespace metal_ops {
 
 // Objects in it are retained for ever, as their contents are.
 struct ShaderLibrary {
-  std::string path;  // the first that it was found under; what stands for one where there is none
+  std::string path;  // the first that it was found under; a stand-in where there is none
   std::string content;
   bool is_text = false;  // else compiled
   bool fast_math = false;
@@ -119,7 +119,7 @@ std::string NoBfloat(const std::string& what) {
 }
 
 id<MTLLibrary> Load(const ShaderLibrary& library, id<MTLDevice> device, NSError** error) {
-  // The bytes whose content was compared, and not what may lie under the path by now.
+  // The bytes whose content was compared, and not the present file of that path.
   dispatch_data_t data = dispatch_data_create(library.content.data(), library.content.size(), nil,
                                               DISPATCH_DATA_DESTRUCTOR_DEFAULT);
   id<MTLLibrary> loaded = [device newLibraryWithData:data error:error];

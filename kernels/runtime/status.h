@@ -1,4 +1,4 @@
-// Status: what a kernel did wrong, as a code and a sentence.
+// Status: a kernel's error, as a code and a sentence.
 
 #ifndef METAL_OPS_KERNELS_RUNTIME_STATUS_H_
 #define METAL_OPS_KERNELS_RUNTIME_STATUS_H_
@@ -52,7 +52,7 @@ Status InvalidArgument(const Parts&... parts) {
   return Status(Code::kInvalidArgument, StrCat(parts...));
 }
 
-// Right in itself, but not provided here. Name what to use instead.
+// Right in itself, but not provided here. Name the replacement.
 template <typename... Parts>
 Status Unimplemented(const Parts&... parts) {
   return Status(Code::kUnimplemented, StrCat(parts...));

@@ -22,7 +22,7 @@ std::string ToString(const Shape& shape);
 int64_t NumElements(const Shape& shape);
 
 // The memory is the adapter's, whose `owner` is let go of with the tensor. The command buffer
-// retains what it encodes.
+// retains the buffers of its work.
 class Tensor {
  public:
   Tensor() = default;

@@ -32,7 +32,7 @@ struct FloatArray {
   }
 };
 
-// An array of T written in pieces: fill what Piece() returns, then Store() it.
+// An array of T written in pieces: fill the result of Piece(), then Store() it.
 struct MutableFloatArray {
   void* data = nullptr;
   FloatType type = FloatType::kFloat;

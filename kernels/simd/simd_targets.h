@@ -18,7 +18,7 @@
 #define HWY_DISABLED_TARGETS (0x2FFFD0F8 | METAL_OPS_TARGETS_LEFT_OUT)
 #endif
 
-// Also what the compiler's flags already promise more than, so that each can be asked for.
+// Also those whose instructions the compiler's flags already exceed, so that each can be asked for.
 #ifndef HWY_COMPILE_ALL_ATTAINABLE
 #define HWY_COMPILE_ALL_ATTAINABLE
 #endif

@@ -1,4 +1,4 @@
-// Softshrink and its gradient: what they are, for every device.
+// Softshrink and its gradient: their declarations, for every device.
 
 #include "kernels/runtime/op.h"
 #include "kernels/softshrink/softshrink_params.h"

@@ -6,7 +6,7 @@
 struct Softshrink {
   float lambd;
 
-  // x less what lies within [-lambd, lambd] of it. NaN fails both comparisons and stays NaN.
+  // x less its part within [-lambd, lambd]. NaN fails both comparisons and stays NaN.
   float operator()(float x) const {
     const float low = lambd < x ? lambd : x;
     return x - (-lambd > low ? -lambd : low);

@@ -195,7 +195,8 @@ class TensorFlowCall : public CpuCall {
     return CpuCall::HostValue(input);
   }
 
-  // CheckAll, unless `last` had these shapes. It becomes what was found, if that follows from shapes.
+  // CheckAll, unless `last` had these shapes. It becomes the found shapes, if they follow from
+  // shapes.
   bool CheckUnless(std::shared_ptr<const Checked>* last) {
     const std::shared_ptr<const Checked> before = std::atomic_load(last);
     if (before != nullptr && SameSizes(before->in_shapes, in_shapes)) {

@@ -181,8 +181,8 @@ struct DeclaredKernel {
   KernelNames names;
 };
 
-// TensorFlow does not tell what creates a kernel which op it is for, so each op has a function of
-// its own: number N creates the kernels of entry N.
+// TensorFlow does not tell the function that creates a kernel which op it is for, so each op has a
+// function of its own: number N creates the kernels of entry N.
 constexpr size_t kMaxOps = 256;
 std::vector<Entry>& Entries() {
   static auto* const entries = new std::vector<Entry>();

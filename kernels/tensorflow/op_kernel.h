@@ -115,7 +115,7 @@ class KernelContext {
 
   void Fail(const Status& status);
 
-  // For what this face does not cover.
+  // For functions that this face does not cover.
   TF_OpKernelContext* raw() const { return ctx_; }
 
  private:
@@ -126,7 +126,7 @@ class KernelContext {
 // The name, for profiles, of the kernel that a thread is at. The kernel keeps the names' numbers.
 RunningOp ToRunningOp(const char* type, TF_OpKernelContext* ctx, const KernelNames* names);
 
-// Encodes on the context's stream what `body` launches: Status(Encoder&).
+// Encodes on the context's stream the launches of `body`: Status(Encoder&).
 template <typename Body>
 Status Encode(KernelContext* ctx, const Body& body) {
   void* stream = nullptr;

@@ -58,7 +58,8 @@ struct KernelFunctions {
 };
 
 // Registers for device type "GPU": tensorflow-metal's on macOS, libmetal_device.so's on Linux. Where
-// shaders have no bfloat16 (dtype.h) what is for it is left out, and TensorFlow places it on the CPU.
+// shaders have no bfloat16 (dtype.h) its kernels are left out, and TensorFlow places the ops on the
+// CPU.
 class KernelRegistrar {
  public:
   KernelRegistrar(const char* op, const KernelFunctions& functions, const KernelOptions& options);
@@ -67,8 +68,8 @@ class KernelRegistrar {
 // A kernel that could not be registered, for metal_kernels_error().
 void ReportRegistrationError(const std::string& line);
 
-// Reports to `ctx` what `body` throws. Nothing may be thrown through TensorFlow: neither C++ nor
-// Objective-C exceptions.
+// Reports to `ctx` the exceptions of `body`. Nothing may be thrown through TensorFlow: neither C++
+// nor Objective-C exceptions.
 template <typename Context, typename Body>
 void Guarded(const char* op, Context* ctx, const Body& body) {
   @autoreleasepool {

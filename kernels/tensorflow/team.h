@@ -24,7 +24,7 @@ class Team {
   // Threads at most, and tasks of a loop.
   static constexpr int64_t kMostThreads = 1 << 10, kMostTasks = 1 << 26;
 
-  // That of a pool, which outlives it: what stays when a pool ends leaves by itself.
+  // That of a pool, which outlives it: work that stays when a pool ends leaves by itself.
   static Team& Of(tensorflow::thread::ThreadPool* pool) {
     static auto* const mutex = new std::mutex;
     static auto* const teams = new std::map<void*, std::unique_ptr<Team>>;
@@ -86,7 +86,7 @@ class Team {
   }
 
   // Does a task of the loop that is there. Until it is done the loop's caller waits, and `work_` is
-  // what it was.
+  // unchanged.
   bool Work(int64_t thread) {
     uint64_t state = state_;
     for (;;) {

@@ -56,7 +56,7 @@ VariableLock::VariableLock(KernelContext* ctx, bool exclusive, const std::vector
     }
     any_resource = true;
     tensorflow::core::RefCountPtr<Var> var;
-    // Get() says what is missing.
+    // Get() names a missing one.
     if (!LookupResource(cc, tensorflow::HandleFromInput(cc, input), &var).ok()) continue;
     mutexes.push_back(var->mu());
     state_->vars[input] = std::move(var);

@@ -21,8 +21,8 @@ void ExpectOrEmpty(OpCall& call, int input, const std::vector<std::string>& dims
   call.shapes.Expect(call.op.inputs[input].name.c_str(), call.in_shapes[input], dims);
 }
 
-// sigmas, t_starts, t_ends and packed_info, wherever they stand; what a sample array's dimensions
-// are called.
+// sigmas, t_starts, t_ends and packed_info, wherever they stand; the names of a sample array's
+// dimensions.
 std::vector<std::string> CheckSamples(OpCall& call) {
   const std::vector<ArgShape>& in = call.in_shapes;
   const std::vector<std::string> samples = ExpectSamples(

@@ -98,7 +98,7 @@ def _clipped(weights: tf.Tensor, form: Format, moments: tf.Tensor | None) -> Qua
     blocks = Blocks(weights, form)
     least, greatest = blocks.extent
     n_outputs, n_blocks, size = blocks.rows.shape
-    # Not what fills the last block, whose moments are zeros.
+    # Not the padding of the last block, whose moments are zeros.
     there = tf.reshape(tf.range(n_blocks * size) < weights.shape[0], [n_blocks, size])
     there = tf.cast(there, tf.float32)
 

@@ -1,6 +1,6 @@
 """The choice when a script calls an op that the device has no kernel for: `METAL_OPS_DEVICE_FALLBACK`.
 
-TensorFlow says what it calls through its op callbacks, in functions when they are traced: before anything is placed.
+TensorFlow reports its calls through its op callbacks, in functions when they are traced: before anything is placed.
 """
 
 from __future__ import annotations

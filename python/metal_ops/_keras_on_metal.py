@@ -18,7 +18,7 @@ import wrapt  # TensorFlow needs it, too; calls back when a module is imported, 
 _RNN = "keras.src.backend.tensorflow.rnn"
 # Whether the layer that is called has zeros for masked steps, and not the values before.
 _zeros_for_masked: contextvars.ContextVar[bool] = contextvars.ContextVar("zeros", default=False)
-# How what runs sequences ends its arguments. A release of Keras that has others is left without it.
+# The last arguments of ops that run sequences. A release of Keras that has others is left without it.
 _LAST = ("mask", "time_major", "go_backwards", "return_sequences")
 
 

@@ -28,7 +28,7 @@ class LibraryError(ImportError):
 
 
 def build_info(path: Path = PATH) -> dict[str, str]:
-    """Reads what the library was built with, without loading it.
+    """Reads the versions that the library was built with, without loading it.
 
     Args:
       path: The shared object.
@@ -161,7 +161,8 @@ def _check_simd_choice() -> None:
 
 
 def _is_cut_off(content: bytes) -> bool:
-    # Mapping what is not there kills the process with SIGBUS. ELF ends with the table that its header points to.
+    # Mapping pages beyond the file's end kills the process with SIGBUS. ELF ends with the table that its header points
+    # to.
     if content[:5] != b"\x7fELF\x02":
         return False
     (table,) = struct.unpack_from("<Q", content, 0x28)

@@ -149,7 +149,7 @@ def functions() -> Iterator[list[list[Any]]]:
     found: list[list[Any]] = []
     context.enable_graph_collection()
     try:
-        context.export_run_metadata()  # what others left
+        context.export_run_metadata()  # left by others
         yield found
         for function in context.export_run_metadata().function_graphs:
             found.append([node for graph in function.partition_graphs for node in graph.node])

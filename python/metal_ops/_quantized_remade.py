@@ -127,7 +127,7 @@ class Again:
 
 
 def _like(layer: Any) -> Any:
-    """By its config. Those of Lambda layers are code without what it refers to."""
+    """By its config. Those of Lambda layers are code without the variables it refers to."""
     if type(layer) is not keras.layers.Lambda:
         return type(layer).from_config(layer.get_config())
     kept = {"mask": layer.mask, "arguments": layer.arguments, "output_shape": layer._output_shape}

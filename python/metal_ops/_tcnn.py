@@ -23,7 +23,7 @@ SPELLING = {
         "CoherentPrime",
     )
 }
-DENSE_FINEST = 256  # what a dense grid grows to by default
+DENSE_FINEST = 256  # the default size of a dense grid
 KNOWN = {
     "otype", "type", "n_levels", "n_features", "n_grid_features", "n_features_per_level", "log2_hashmap_size",
     "base_resolution", "per_level_scale", "interpolation", "stochastic_interpolation", "fixed_point_pos", "hash",

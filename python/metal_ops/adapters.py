@@ -4,8 +4,8 @@ Hu et al. 2021, "LoRA: Low-rank adaptation of large language models", [arXiv:210
 a layer that multiplies with W multiplies with W + (alpha / rank) A B, section 4.1, and A and B alone are trained. B
 begins at zero. The product with A comes first, so that W + A B is never made, and W may be codes.
 
-Dense, EinsumDense (and with it what MultiHeadAttention projects by), Conv1D, Conv2D and Conv3D without groups,
-Embedding, QuantizedDense, QuantizedConv2D and QuantizedEmbedding can have adapters.
+Dense, EinsumDense (and with it MultiHeadAttention's projections), Conv1D, Conv2D and Conv3D without groups, Embedding,
+QuantizedDense, QuantizedConv2D and QuantizedEmbedding can have adapters.
 """
 
 from __future__ import annotations
@@ -263,9 +263,9 @@ def add(
 ) -> list[str]:
     """Puts an adapter beside layers of a model, and uses it.
 
-    The base is frozen: what is trainable of the model are the variables of the adapter in use, and layers
-    that have none, as batch normalization, run as in inference. Outputs stay what they were until it is
-    trained. Compile the model after that: an optimizer is made for certain variables. No weights are copied.
+    The base is frozen: the trainable variables of the model are those of the adapter in use, and layers that have none,
+    as batch normalization, run as in inference. Outputs stay the same until it is trained. Compile the model after
+    that: an optimizer is made for certain variables. No weights are copied.
 
     Adapters are float32 and computed in the layer's dtype. They are among the model's weights, but `model.save` and
     `save_weights` write the base alone; where an adapter was trained by `fit`, load that with `compile=False`, as
@@ -345,7 +345,7 @@ def use(model: keras.Model, names: str | Sequence[str | None] | None) -> None:
     of your own keeps the adapters it was traced with.
 
     Args:
-      model: The model that is called; what it was trained with by `fit` has to be compiled again.
+      model: The model that is called; one that was trained by `fit` has to be compiled again.
       names: A name, None for the base, or one of either for each row of the batch.
 
     Raises:
@@ -393,7 +393,7 @@ def merge(model: keras.Model, name: str = "default") -> None:
     Raises:
       TypeError: It is no Keras model or layer.
       ValueError: There is no such adapter, one is merged already, or a layer's weights are codes: rounding the sum
-        again would lose what the adapter has learnt.
+        again would lose the adapter's training.
 
     Example:
       >>> model = keras.Sequential([keras.Input([4]), keras.layers.Dense(2)])
@@ -590,7 +590,7 @@ def _attach(
 
 
 def _freeze(model: Any) -> None:
-    """Nothing is trainable but what `use` makes so."""
+    """Nothing is trainable except the variables that `use` makes so."""
     # A layer that is not has no trainable variables, even if its sublayers have.
     model.trainable = True
     for layer in model._flatten_layers():

@@ -1,4 +1,4 @@
-"""The METAL "GPU": loads the device that runs this library's Metal shaders, once, and says what it found.
+"""The METAL "GPU": loads the device that runs this library's Metal shaders, once, and reports it.
 
 The device is `libmetal_device.so`, a TensorFlow plugin, on Linux on top of hostmetal. Nothing is loaded unless asked:
 call `load()`, or set `METAL_OPS_DEVICE=1` before importing metal_ops. On macOS the GPU is tensorflow-metal's up to
@@ -111,7 +111,7 @@ class Device:
 
 
 def load(kernels: bool = True) -> Device:
-    """Loads the METAL device and this library's kernels for it. A second call returns what the first one found.
+    """Loads the METAL device and this library's kernels for it. A second call returns the result of the first one.
 
     TensorFlow makes its devices when the first op runs, so call this before.
 
@@ -157,7 +157,7 @@ def list() -> builtins.list[Device]:  # noqa: A001 - reads as metal_ops.device.l
 
 
 def load_if_asked() -> Device | None:
-    """Loads the device if the environment has `METAL_OPS_DEVICE=1`; what `import metal_ops` calls.
+    """Loads the device if the environment has `METAL_OPS_DEVICE=1`; `import metal_ops` calls it.
 
     Returns:
       The `Device`, or None if it was not asked for.

@@ -1,4 +1,4 @@
-"""`python -m metal_ops doctor`: versions, what was built, devices and kernels, what is missing with its remedy."""
+"""`python -m metal_ops doctor`: versions, built libraries, devices and kernels, missing parts with their remedies."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from typing import Any
 from metal_ops import _library
 
 HERE = Path(__file__).resolve().parent
-# Made together: the Objective-C kernels, the shaders, and on Linux what stands in for Metal and gives TensorFlow a GPU.
+# Made together: the Objective-C kernels, the shaders, and on Linux hostmetal and the device that gives TensorFlow a
+# GPU.
 METAL_PARTS = {
     "_metal_kernels.so": "Objective-C kernels",
     "metal_ops.metallib": "shaders",

@@ -18,7 +18,7 @@ class KVCache(tf.Module):
 
     Each call of `attend` appends keys and values in place, slices of two variables, and gives the attention of the new
     queries to all tokens so far: the whole prompt at first, then a token at a time. Neither is copied, in a loop of a
-    tf.function either; what is not filled yet is not looked at. Sequences of a batch may have different lengths. Not
+    tf.function either; the unfilled part is not looked at. Sequences of a batch may have different lengths. Not
     differentiable: for training call `scaled_dot_product_attention`.
 
     With a window the cache is a ring that keeps the last `window` tokens, and a token attends to itself and the
@@ -136,10 +136,10 @@ class KVCache(tf.Module):
         new = whole if counts is None else _checked_counts(op, counts, whole)
         if self.window is not None and k.shape[2] != 1:
             outputs = self._attend_in_ring(q, k, v, starts, options)
-            with tf.control_dependencies([outputs]):  # which has read what is overwritten
+            with tf.control_dependencies([outputs]):  # which has read the overwritten rows
                 self._append(k, v, starts, new)
         else:
-            # With padding, as if it belonged to the sequence: what is behind a query is not seen.
+            # With padding, as if it belonged to the sequence: keys behind a query are not seen.
             self._append(k, v, starts, whole if self.window is None else new)
             length = starts + whole  # for which there is room
             if self.window is not None:
@@ -159,7 +159,7 @@ class KVCache(tf.Module):
     def _attend_in_ring(
         self, q: tf.Tensor, k: tf.Tensor, v: tf.Tensor, starts: tf.Tensor, options: dict[str, Any]
     ) -> tf.Tensor:
-        """Several tokens: what the ring holds, in order, and the new ones behind it."""
+        """Several tokens: the ring's contents, in order, and the new ones behind them."""
         slots = self.k.shape[2]
         at = (starts[:, None] + tf.range(slots)) % slots
         keys = tf.concat([_ordered(self.k, at), k], axis=2)

@@ -29,7 +29,7 @@ class RobustLoss(keras.losses.Loss):
       scale: Size of a residual from which on alpha matters, above 0.
       reduction: "sum_over_batch_size", "sum", "mean", "mean_with_sample_weight", "none" or None.
       name: Name of the loss.
-      dtype: As for every Keras loss: what y_true and y_pred are cast to.
+      dtype: As for every Keras loss: the dtype that y_true and y_pred are cast to.
 
     Example:
       >>> loss = metal_ops.losses.RobustLoss(alpha=0.0, scale=0.5)
@@ -73,7 +73,7 @@ class FocalLoss(keras.losses.Loss):
       label_smoothing: In [0, 1].
       reduction: "sum_over_batch_size", "sum", "mean", "mean_with_sample_weight", "none" or None.
       name: Name of the loss.
-      dtype: As for every Keras loss: what y_true and y_pred are cast to.
+      dtype: As for every Keras loss: the dtype that y_true and y_pred are cast to.
 
     Example:
       >>> loss = metal_ops.losses.FocalLoss("softmax", alpha=None)
@@ -126,8 +126,8 @@ class FocalLoss(keras.losses.Loss):
 class SoftmaxCrossEntropy(keras.losses.Loss):
     """The softmax cross entropy of logits: see `metal_ops.softmax_cross_entropy`.
 
-    `y_true` holds the classes' numbers, [...] or [..., 1], or their probabilities, shaped like `y_pred`: what
-    `keras.losses.SparseCategoricalCrossentropy` and `CategoricalCrossentropy` take with `from_logits=True`.
+    `y_true` holds the classes' numbers, [...] or [..., 1], or their probabilities, shaped like `y_pred`, as
+    `keras.losses.SparseCategoricalCrossentropy` and `CategoricalCrossentropy` take them with `from_logits=True`.
 
     Args:
       label_smoothing: In [0, 1].
@@ -135,7 +135,7 @@ class SoftmaxCrossEntropy(keras.losses.Loss):
       ignore_class: The number of rows that do not count, in no mean either; None for none.
       reduction: "sum_over_batch_size", "sum", "mean", "mean_with_sample_weight", "none" or None.
       name: Name of the loss.
-      dtype: As for every Keras loss: what y_true and y_pred are cast to.
+      dtype: As for every Keras loss: the dtype that y_true and y_pred are cast to.
 
     Example:
       >>> loss = metal_ops.losses.SoftmaxCrossEntropy(ignore_class=-1)
@@ -217,5 +217,5 @@ class DistortionLoss(keras.losses.Loss):
 
     def call(self, y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:
         y_true, y_pred = tf.convert_to_tensor(y_true), tf.convert_to_tensor(y_pred)
-        y_true = tf.convert_to_tensor(y_true)  # Keras leaves lists what they are
+        y_true = tf.convert_to_tensor(y_true)  # Keras leaves lists as they are
         return distortion_loss(y_pred, y_true[:, :-1], y_true[:, 1:])

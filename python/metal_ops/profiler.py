@@ -264,9 +264,9 @@ def trace(
 ) -> Iterator[Profile]:
     """Profiles the METAL device for the length of a `with` block, of all threads.
 
-    Waits for the device at the start and at the end, so that what was asked for inside, and nothing else, is seen.
-    The file is written when the block raises, too. Where the device takes times at the boundaries of passes
-    alone, as Apple's GPUs do, a launch of a shader is a pass of its own meanwhile.
+    Waits for the device at the start and at the end, so that the work asked for inside, and nothing else, is seen. The
+    file is written when the block raises, too. Where the device takes times at the boundaries of passes alone, as
+    Apple's GPUs do, a launch of a shader is a pass of its own meanwhile.
 
     Args:
       path: Where the trace goes, JSON for Perfetto and chrome://tracing; None writes none.
@@ -391,7 +391,7 @@ def _graphs(profile: Profile) -> Iterator[None]:
 
 
 def _read(library: ctypes.CDLL, handle: int, profile: Profile) -> None:
-    """Takes what the device's library has, which it keeps for as long as the events are there."""
+    """Takes the device library's events, which it keeps for as long as they are there."""
     count, size, span = ctypes.c_uint64(), ctypes.c_uint64(), (ctypes.c_uint64 * 3)()
     address = library.metal_device_profile_events(handle, ctypes.byref(count))
     events = (ctypes.c_char * (count.value * _EVENT.itemsize)).from_address(address or 0)

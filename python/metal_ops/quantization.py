@@ -137,7 +137,7 @@ def quantize_model(model: keras.Model, spec: Any = None, calibrate: Any = None) 
 
     Returns:
       The new model. One that holds quantized layers which its config does not know, as subclassed ones do, refuses
-      `save`; `save_weights`, and `load_weights` into what quantize_model makes of the architecture, do the same.
+      `save`; `save_weights`, and `load_weights` into the result of quantize_model for the architecture, do the same.
 
     Raises:
       TypeError: It is no Keras model, or the spec is none.

@@ -1,6 +1,6 @@
 // An adapter without TensorFlow: ops declared in kernels/ and their CPU kernels run on arrays that
 // C callers own, with std::thread for a scheduler and malloc for an allocator. For the test beside
-// it, which calls it through ctypes: what this links with is all that a kernel needs.
+// it, which calls it through ctypes: the libraries linked here are all that a kernel needs.
 
 #include <algorithm>
 #include <atomic>

@@ -3,9 +3,9 @@
     python -m tests.device.tensorflow_tests FOLDER [-k PART] [--out results.json]
 
 TensorFlow's wheel does not hold them: put the files of a source tree, or others of their kind, into a folder. Each file
-runs in a process of its own, as `python file` would, with the device loaded; what fails runs once more without it, as a
-test may fail on TensorFlow's CPU, too (another release, files that are missing, another processor). The status is 1 if
-a test fails on the device alone.
+runs in a process of its own, as `python file` would, with the device loaded; failed tests run once more without it, as
+a test may fail on TensorFlow's CPU, too (another release, files that are missing, another processor). The status is 1
+if a test fails on the device alone.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ pytestmark = pytest.mark.skipif(
 
 
 def run(program: str, **environment: str) -> str:
-    """Runs a program and returns what it printed; fails on anything but a clean exit without noise from GNUstep."""
+    """Runs a program and returns its output; fails on anything but a clean exit without noise from GNUstep."""
     code, out, err = Process("-c", textwrap.dedent(program), **environment).finish(600)
     assert code == 0, f"exit code {code}\n{out}\n{err}"
     for noise in ("autorelease", "NSAutoreleasePool", "Foundation"):

@@ -1,4 +1,4 @@
-"""Training on the device for long: memory, file handles and threads stay what they were once it is warm."""
+"""Training on the device for long: memory, file handles and threads stay the same once it is warm."""
 
 from __future__ import annotations
 

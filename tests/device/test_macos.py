@@ -23,7 +23,7 @@ LOADS, LEFT = "2.19", "2.20"
 
 @pytest.fixture
 def mac(monkeypatch: pytest.MonkeyPatch):
-    """Makes one: what load() would do there, as a word."""
+    """Makes one: the answer of load() there, as a word."""
 
     def make(release: str, theirs: str = "", asked: str = "", system: str = "14.0") -> str:
         monkeypatch.setattr(device.platform, "mac_ver", lambda: (system, ("", "", ""), "arm64"))

@@ -1,4 +1,4 @@
-"""Intervals for Instruments, against a stand-in for macOS' header that prints what it is given."""
+"""Intervals for Instruments, against a stand-in for macOS' header that prints its arguments."""
 
 from __future__ import annotations
 

@@ -159,7 +159,7 @@ def test_equal_to_one_process_with_all_rays(ran, way):
 
 
 def test_both_ways_give_the_same_losses(ran):
-    """A sum of two has one order; what differs is the order of a table's gradient, which threads add up."""
+    """A sum of two has one order; the order of a table's gradient differs, which threads add up."""
     by_device, by_host = (ran[0][0][way][0] for way in WAYS)
     np.testing.assert_allclose(by_device[:6], by_host[:6], rtol=1e-5)
 
@@ -184,6 +184,6 @@ def test_all_go_on_from_the_chiefs_checkpoint_until_one_dies(ran):
 
 
 def test_one_process_goes_on_from_a_checkpoint(ran):
-    """Between two looks at what steps need: the loss of the first step is seen."""
+    """Between two looks at the needs of steps: the loss of the first step is seen."""
     loss, step = ran[1][1]
     assert step == STEPS + 1 and 0 < loss < 0.1

@@ -103,7 +103,7 @@ class Union(Trainer):
 
 @pytest.fixture(scope="module")
 def two(tmp_path_factory):
-    """Two workers that trained, each way: what they printed, and the folder of their checkpoints."""
+    """Two workers that trained, each way: their output, and the folder of their checkpoints."""
     folder = tmp_path_factory.mktemp("two")
     return [process.result() for process in start_two(WORKER, folder)], folder
 

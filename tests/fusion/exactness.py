@@ -1,7 +1,7 @@
 """How far a residual network and its blocks are from float64, fused and not: run as a program, it prints JSON.
 
-A program, as the library that computes the products (Eigen or oneDNN) is settled when TensorFlow is loaded.
-`mistakes` is what a wrong fusion would do; a bound on errors is worth something if these exceed it.
+A program, as the library that computes the products (Eigen or oneDNN) is settled when TensorFlow is loaded. `mistakes`
+are the errors of a wrong fusion; a bound on errors is worth something if these exceed it.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def layer(random: np.random.Generator, inputs: int = WIDTH, gain: float = 1.0) -
 
 # ---- blocks ---------------------------------------------------------------------------------------------------------
 
-# Stage, with a residual, and whether it can be fused although gradients are taken: batch norm's read what comes before.
+# Stage, with a residual, and whether it can be fused although gradients are taken: batch norm's read the tensor before.
 BLOCKS = {
     "BiasAdd Relu": ("bias", False, True),
     "BiasAdd Add Relu": ("bias", True, True),
@@ -88,7 +88,7 @@ def block(name: str) -> dict[str, float]:
     x = random.normal(size=(2, 8, 8, WIDTH)).astype(np.float32)
     r = random.normal(size=x.shape).astype(np.float32)
     before = made(tf.constant(x, tf.float64), stage, r.astype(np.float64) if add else None, False)
-    # Where rounding could decide what ReLU does, the block is not compared.
+    # Where rounding could decide ReLU's output, the block is not compared.
     clear = (np.abs(before.numpy()) > 1e-3).astype(np.float32)
 
     def run(dtype: str, fuse: bool, mistake: str = "") -> list[np.ndarray]:

@@ -1,4 +1,4 @@
-"""Runs a function eagerly, where nothing is fused, and as a tf.function with fusion on; and says what was fused."""
+"""Runs a function eagerly, where nothing is fused, and as a tf.function with fusion on; and lists the fusions."""
 
 from __future__ import annotations
 
@@ -102,9 +102,9 @@ def same_as_eager(
     before: float = 0.0,
     eager: Callable[..., Any] | None = None,
 ) -> Seen:
-    """Asserts that a function computes the same with fusion on and that `explain` tells what the pass does to it.
+    """Asserts that a function computes the same with fusion on and that `explain` reports the pass' changes.
 
-    `eager` is what is called eagerly in its place, where TensorFlow has some kernel on some processors only.
+    `eager` is called eagerly in its place, where TensorFlow has some kernel on some processors only.
 
     Half precision wants the results of a computation in float32, `exact`; `before` is that of `assert_rounded`.
     """

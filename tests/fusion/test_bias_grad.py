@@ -274,7 +274,7 @@ def test_what_is_no_candidate_is_not_mentioned(name):
 
 
 def test_one_sum_of_two():
-    """The other one reads what the op gives."""
+    """The other one reads the op's result."""
     seen = one_op(two_sums, D, Y)
     assert len(seen.fused) == 1 and len(seen.explanation.missed) == 1
     assert "overlap" in seen.conditions

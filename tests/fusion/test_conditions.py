@@ -47,7 +47,7 @@ class Pair:
     fuses: Callable[..., Any]
     does_not: Callable[..., Any]
     fused_ops: list[str]
-    still: list[list[str]] = field(default_factory=list)  # what of the mutation is fused
+    still: list[list[str]] = field(default_factory=list)  # the fused ops of the mutation
     args: tuple[tf.Tensor, ...] = (X,)
     name: str = ""
     words: str = ""  # in the reason

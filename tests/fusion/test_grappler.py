@@ -45,7 +45,7 @@ class Session:
         options = tf.compat.v1.RunOptions(output_partition_graphs=True)
         metadata = tf.compat.v1.RunMetadata()
         result = self.session.run(fetches, feeds, options=options, run_metadata=metadata)
-        # oneDNN's layout pass, which comes last, renames and merges what is left.
+        # oneDNN's layout pass, which comes last, renames and merges the rest.
         return result, " ".join(
             node.op for graph in metadata.partition_graphs for node in graph.node
         )

@@ -1,4 +1,5 @@
-"""The HTML view of fusions, in a real browser: what is drawn, found, linked and moved, and that it stays offline."""
+"""The HTML view of fusions, in a real browser: nodes that are drawn, found, linked and moved, and that it stays
+offline."""
 
 from __future__ import annotations
 

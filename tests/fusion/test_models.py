@@ -221,8 +221,8 @@ def test_training_fuses_each_convolution(trained: Trained):
 
 @TRAINS
 def test_training(trained: Trained):
-    """Until it overfits. Its losses are not those of the unfused network, nor of another processor's: rounding decides
-    what many a ReLU does, and grows from step to step; `exactness.py` compares what can be compared."""
+    """Until it overfits. Its losses are not those of the unfused network, nor of another processor's: rounding
+    decides the output of many a ReLU, and grows from step to step; `exactness.py` compares the rest."""
     images, labels = pictures()
     for _ in range(STEPS - FEW_STEPS):
         trained.losses.append(step(trained.model, images, labels)[0])

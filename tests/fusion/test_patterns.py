@@ -153,7 +153,7 @@ def check(g: Given, dtype: str, channels: str, add: str, activation: str) -> Non
         return ACTIVATIONS[activation][1](v)
 
     exact = None if dtype == "float32" else fn(g.wide().x, g.wide())
-    # Batch norm divides by as little as 0.7, and multiplies what a bias was rounded to.
+    # Batch norm divides by as little as 0.7, and multiplies a bias' rounding error.
     seen = same_as_eager(fn, g.x, size=16.0, exact=exact, before=ROUNDED_BEFORE.get(channels, 0.0))
     assert seen.fused == [[op for ops, _ in steps for op in ops]], seen.explanation
     assert not seen.explanation.missed and not seen.conditions & {"one_consumer", "kernel"}

@@ -29,7 +29,7 @@ PADDINGS = [
     for rows, columns in (([1, 0], [0, 1]), ([0, 1], [0, 1]), ([0, 1], [1, 0]))
 ]
 fused_chains: list[int] = []  # of each graph
-fused_ops: set[str] = set()  # what the first graphs of each kind became
+fused_ops: set[str] = set()  # the fused ops of the first graphs of each kind
 
 # Each step makes one more tensor out of earlier ones: (kind, which, which other, variant). Indices are taken modulo the
 # number of tensors, preferring late ones, so that chains arise and sharing does too.
@@ -129,7 +129,7 @@ def build(graph: dict[str, Any]) -> Any:
 
 @pytest.fixture(scope="module", autouse=True)
 def plain_tensorflow():
-    """Without TensorFlow's own optimizers: they take longer than everything else, and are not what is tested."""
+    """Without TensorFlow's own optimizers: they take longer than everything else, and are not under test."""
     tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
     yield
     tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": False})

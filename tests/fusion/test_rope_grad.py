@@ -89,7 +89,7 @@ def test_learned_tables():
 
 
 def test_queries_and_keys():
-    """Two of them, whose gradients meet."""
+    """Two of them, whose gradients are added."""
 
     def fn(x: tf.Tensor) -> Any:
         with tf.GradientTape() as tape:

@@ -116,7 +116,7 @@ def test_training_with_keras(name: str):
 
 
 class Given:
-    """Weights, what an optimizer keeps of them and a number, and one step with something else in it."""
+    """Weights, an optimizer's state of them and a number, and one step with something else in it."""
 
     shown = "Momentum"
 
@@ -146,7 +146,7 @@ class Given:
         return [each for each in seen if each is not None]
 
     def begin(self, gradient: tf.Tensor, rate: Any) -> tf.Tensor:
-        """Changes what is kept of the weights; what m becomes."""
+        """Changes the state of the weights; the new m."""
         new = self.m * 0.9 - gradient * rate
         self.m.assign(new)
         return new

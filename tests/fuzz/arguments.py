@@ -23,7 +23,7 @@ from typing import Any, BinaryIO
 
 from . import calls, engine
 
-MOST_MEMORY = 4 << 30  # what asks for more is told so by TensorFlow
+MOST_MEMORY = 4 << 30  # calls that ask for more are refused by TensorFlow
 PATIENCE = 120.0  # seconds of rest without an answer
 SLOW = 120  # seconds of processor time, of all threads, for one call
 

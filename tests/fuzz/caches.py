@@ -14,7 +14,7 @@ from . import engine
 
 
 class CacheReader:
-    """An entry of the shader cache is what was written, or it is not there; so is a .metallib."""
+    """An entry of the shader cache is the written one, or it is not there; so is a .metallib."""
 
     name = "cache"
 

@@ -1,6 +1,6 @@
 """Calls of every public function and raw op: right ones, and mutations of them.
 
-No TensorFlow in here: what is said about a call travels to the process that makes it.
+No TensorFlow in here: the description of a call travels to the process that makes it.
 """
 
 from __future__ import annotations

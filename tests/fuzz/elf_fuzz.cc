@@ -1,4 +1,4 @@
-// libFuzzer's way into what looks at a .metallib before it is loaded: `make fuzz`.
+// libFuzzer's way into the checks of a .metallib before it is loaded: `make fuzz`.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>

@@ -40,7 +40,7 @@ class Reader(Protocol):
 
 
 class Wrong(AssertionError):
-    """A reader that accepts what it must not, or refuses in more or less than a sentence."""
+    """A reader that accepts wrong inputs, or refuses in more or less than a sentence."""
 
 
 @dataclasses.dataclass

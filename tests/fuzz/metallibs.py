@@ -28,7 +28,7 @@ class MetallibReader:
             shutil.copy(SEED, folder)
             kept = keep or Path(folder)
             kept.mkdir(parents=True, exist_ok=True)
-            # One more than the seed's length: what is appended matters too.
+            # One more than the seed's length: appended bytes matter too.
             command = [
                 PROGRAM,
                 folder,

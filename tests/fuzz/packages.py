@@ -1,4 +1,4 @@
-"""Packages: the manifest's JSON and the archive, mutated. A graph is read only if it is what its hash says."""
+"""Packages: the manifest's JSON and the archive, mutated. A graph is read only if it agrees with its hash."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 // The cost of the runtime itself: an empty dispatch alone and batched, buffers, dispatch_sync; and
 // the hash-encode shader. `bench FIXTURE` prints a table. `bench FIXTURE SHADERS` answers lines
-// from stdin with milliseconds: a row's name, or "dump FILE" to write what the shader made.
+// from stdin with milliseconds: a row's name, or "dump FILE" to write the shader's results.
 #include <stdio.h>
 #include <unistd.h>
 

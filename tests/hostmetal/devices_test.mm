@@ -77,7 +77,7 @@ TEST(devices_share_memory_with_other_processes) {
   CHECK(!hostmetal_share_memory(0, 0, name, &address));
   CHECK(!hostmetal_share_memory(99, 4096, name, &address));
   CHECK(hostmetal_share_memory(0, 4096, name, &address));
-  // A GPU's library opens what is of other processes alone.
+  // A GPU's library opens memory of other processes alone.
   if (!Device().hasUnifiedMemory) return;
   CHECK(!hostmetal_open_memory(99, name, &again));
   CHECK(hostmetal_open_memory(0, name, &again));

@@ -1,5 +1,5 @@
-// The kernels of fixture_kernels.cc as a shader, so that the runtime's tests run on a GPU: what they find there they find by the names
-// and arguments of that file.
+// The kernels of fixture_kernels.cc as a shader, so that the runtime's tests run on a GPU, with the names and arguments
+// of that file.
 #include <metal_stdlib>
 using namespace metal;
 

@@ -97,7 +97,7 @@ void Grid(const metallib_launch* l, uint64_t first, uint64_t count, void*) {
   });
 }
 
-// Reports what the launch says: out[0..2] threadgroup lengths 0..2, out[3] bytes of buffer 0.
+// Reports the launch: out[0..2] threadgroup lengths 0..2, out[3] bytes of buffer 0.
 void Describe(const metallib_launch* l, uint64_t, uint64_t, void* scratch) {
   auto* out = Buffer<uint32_t>(l, 0);
   for (int i = 0; i < 3; ++i) out[i] = l->threadgroup_lengths[i];
@@ -193,7 +193,7 @@ void Version(const metallib_launch* l, uint64_t, uint64_t, void*) {
   *Buffer<uint32_t>(l, 0) = kVersion;
 }
 
-// Each thread of a group is a fiber; all meet at a barrier, then out[i] = number of arrivals its
+// Each thread of a group is a fiber; all wait at a barrier, then out[i] = number of arrivals its
 // group has counted.
 struct Fiber {
   void* context;

@@ -1,4 +1,4 @@
-// A second library with another function: what a rebuilt file looks like.
+// A second library with another function: like a rebuilt file.
 #include "hostmetal/msl/metallib_abi.h"
 
 namespace {

@@ -85,7 +85,7 @@ TEST(kernels_run_on_buffers_of_a_heap) {
   for (NSUInteger b = 0; b < 3; ++b) [encoder setBuffer:buffers[b] offset:0 atIndex:b];
   [encoder dispatchThreads:harness::Size(1024) threadsPerThreadgroup:harness::Size(64)];
   [encoder endEncoding];
-  // The command buffer keeps what it uses.
+  // The command buffer keeps its buffers.
   id<MTLBuffer> result = [buffers[2] retain];
   for (auto& buffer : buffers) [buffer release];
   harness::Finish(commands);

@@ -73,7 +73,7 @@ TEST(indirect_commands_run_as_often_as_asked) {
   CHECK(all.device == Device() && all.heap == nil && !all.isAliasable && all.allocatedSize > 0);
   CHECK_EQ(all.storageMode, MTLStorageModeShared);
   id<MTLBuffer> log = Buffer(4096);
-  @autoreleasepool {  // a command keeps what it names
+  @autoreleasepool {  // a command keeps the objects it names
     for (uint32_t i = 0; i < 5; ++i) {
       if (i != 2) Append(all, i, log, 10 + i);  // one is left empty
     }
@@ -290,7 +290,7 @@ TEST(indirect_commands_say_what_is_wrong) {
     const std::string said = Message(Execute(all, NSMakeRange(0, 2)));
     CHECK_CONTAINS(said, "[executeCommandsInBuffer] command 1: ");
     CHECK_CONTAINS(said, one.said);
-    CHECK_EQ(Contents<uint32_t>(log)[0], 1u);  // what came before has run
+    CHECK_EQ(Contents<uint32_t>(log)[0], 1u);  // the commands before have run
     [all resetWithRange:NSMakeRange(1, 1)];
     CHECK(Execute(all, NSMakeRange(0, 2)) == nil);
   }

@@ -28,7 +28,7 @@ void Turns(void (*body)()) {
 struct Memory {
   size_t used = mallinfo2().uordblks, resident = 0;
   Memory() {
-    // Under the sanitizers, which keep what is freed for a while, the count means nothing.
+    // Under the sanitizers, which keep freed memory for a while, the count means nothing.
     if (used == 0) return;
     FILE* file = fopen("/proc/self/statm", "r");
     if (file && fscanf(file, "%*u %zu", &resident) == 1) resident *= size_t(sysconf(_SC_PAGESIZE));
@@ -36,8 +36,9 @@ struct Memory {
   }
 };
 
-// Bytes that stay in use for each turn, once what is made only once is there. Queue threads let go
-// of commands a moment after their waiters have woken, so that a few rounds are waited for.
+// Bytes that stay in use for each round, once the objects that are made only once are there. Queue
+// threads let go of commands a moment after their waiters have woken, so that a few rounds are
+// waited for.
 long Kept(void (*body)()) {
   Turns(body);
   const Memory before;

@@ -1,4 +1,4 @@
-// Residency sets: what a kernel reaches by addresses alone stays alive with its set.
+// Residency sets: objects that a kernel reaches by addresses alone stay alive with their set.
 #include "tests/hostmetal/harness.h"
 
 using harness::Device;

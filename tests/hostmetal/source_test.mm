@@ -322,7 +322,7 @@ TEST(validation_kernels_are_compiled_when_a_pipeline_asks) {
     CHECK_EQ(Message(commands.error), "(nil)");
     for (int i = 0; i < 8; ++i) CHECK_EQ(Contents<int>(buffer)[i], 100 * n + 7 + i);
   }
-  // A library that begins now has from the beginning what was made for this one.
+  // A library that begins now has from the beginning the code made for this one.
   id<MTLLibrary> later = [[Device() newLibraryWithSource:text options:nil
                                                    error:&error] autorelease];
   id<MTLFunction> function = [[later newFunctionWithName:@"k31" constantValues:values

@@ -232,7 +232,7 @@ TEST(a_long_dispatch_leaves_another_queue_its_share) {
     [commands commit];
     return commands;
   };
-  [run(0, 64) waitUntilCompleted];  // what a threadgroup takes is known from here on
+  [run(0, 64) waitUntilCompleted];  // the memory of a threadgroup is known from here on
   id<MTLCommandBuffer> long_one = run(0, kGroups), other = run(1, kGroups);
   // Waiting would lend this thread to one of the queues.
   while (long_one.status < MTLCommandBufferStatusCompleted) usleep(1000);

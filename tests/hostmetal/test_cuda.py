@@ -66,7 +66,7 @@ def test_library_without_gpu_code(fixtures) -> None:
 
 @pytest.mark.parametrize("later", [{}, {"FAKE_CUDA_CAPABILITY": "10"}], ids=["Hopper", "later"])
 def test_instructions_that_only_hopper_has(fixtures, later) -> None:
-    """The target says so for such a kernel alone; a later GPU runs what an older one would."""
+    """The target says so for such a kernel alone; a later GPU runs the code for an older one."""
     done = run(fixtures[("sm_80", "sm_90")], "own_instructions", **later)
     assert done.returncode == 0, done.stdout + done.stderr
 

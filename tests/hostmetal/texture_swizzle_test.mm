@@ -107,7 +107,7 @@ TEST(texture_swizzle_chooses_what_is_read) {
     float bytes[4];
     [texture getBytes:bytes bytesPerRow:16 fromRegion:MTLRegionMake2D(0, 0, 1, 1) mipmapLevel:0];
     CHECK_EQ(bytes[0], pixel[0]);
-    // A view chooses among what its texture has.
+    // A view chooses among its texture's channels.
     id<MTLTexture> view = [[texture newTextureViewWithPixelFormat:MTLPixelFormatRGBA32Float
                                                       textureType:MTLTextureType2D
                                                            levels:NSMakeRange(0, 1)

@@ -1,4 +1,5 @@
-// HOSTMETAL_TIMEOUT: what does not end is ended. test_hostmetal.py runs these cases with half a second.
+// HOSTMETAL_TIMEOUT: kernels that do not end are ended. test_hostmetal.py runs these cases with half a
+// second.
 #include <stdlib.h>
 
 #include "tests/hostmetal/harness.h"

@@ -70,7 +70,7 @@ TEST(validation_refuses_bytes_and_buffers_that_are_shorter_than_their_type) {
     [e setBuffer:words offset:60 atIndex:3];
     [e dispatchThreads:Size(1) threadsPerThreadgroup:Size(1)];
   });
-  // Twice in one encoder: the second sees what the first wrote.
+  // Twice in one encoder: the second sees the first one's results.
   Expect("buffer(1) 'words' has 8 bytes; Words takes 16", ^(id<MTLComputeCommandEncoder> e) {
     [e setComputePipelineState:harness::Pipeline("raise")];
     [e setBuffer:words offset:56 atIndex:1];

@@ -90,7 +90,7 @@ int main() {
   return *y - 1;
 }
 """
-# Nothing else is named: <iostream> has the time on a Mac, and CoreFoundation what C has.
+# Nothing else is named: <iostream> has the time on a Mac, and CoreFoundation C's headers.
 TIMES = r"""
 #include <iostream>
 #include <CoreFoundation/CoreFoundation.h>
@@ -171,7 +171,7 @@ int main(void) {
   return 0;
 }
 """
-# <Metal/Metal.h> alone brings CoreFoundation, and of the system what a Mac's SDK does.
+# <Metal/Metal.h> alone brings CoreFoundation, and the system's headers as a Mac's SDK does.
 CORE_FOUNDATION = r"""
 #import <Metal/Metal.h>
 int main(void) {
@@ -209,7 +209,7 @@ int main(void) {
   }
 }
 """
-# (name of the file, text, what the program prints)
+# (name of the file, text, the program's output)
 HOSTS = {
     "C with blocks and atomics": ("host.c", BLOCKS, "45\n"),
     "C++ with blocks": (
@@ -277,7 +277,7 @@ def test_headers_of_later_c_plus_plus(tmp_path: Path, header: str) -> None:
 
 
 def test_several_languages_in_one_call(tmp_path: Path) -> None:
-    """And what is only a Mac's changes nothing."""
+    """And options for a Mac alone change nothing."""
     (tmp_path / "a.m").write_text(OBJECTS.replace("int main(void)", "int in_m(void)"))
     (tmp_path / "b.c").write_text(BLOCKS.replace("int main(void)", "int in_c(void)"))
     (tmp_path / "c.cpp").write_text(
@@ -512,7 +512,7 @@ def test_cmake_projects_that_ask_whether_this_is_a_mac(tmp_path: Path, toolchain
     assert "-- a Mac" in right(command(*configure, "-B", "b", "-DMETAL_OPS_APPLE=ON", cwd=tmp_path))
 
 
-# words of xcrun: (exit code, what it says)
+# words of xcrun: (exit code, output)
 XCRUN = {
     "--find metal": (0, "/bin/metal\n"),
     "-sdk macosx -f clang++": (0, "/compilers/clang++\n"),

@@ -218,7 +218,8 @@ def test_what_lies_near_metal(tmp_path: Path, name: str, options: list[str]) -> 
     assert printed.splitlines() == NEAR_PRINTS
 
 
-# header: what a Mac's C++ library has behind it, of which nothing else is included. (Facts of libc++'s list.)
+# header: the headers that a Mac's C++ library has behind it, of which nothing else is included. (Facts of libc++'s
+# list.)
 BROUGHT = {
     "iostream": "std::memcpy(a, b, 4); std::sort(a, a + 4); std::function<int()> f; std::vector<int> v;",
     "random": "std::memcpy(a, b, 4); std::uint32_t u = 3; a[0] = int(u);",

@@ -1,4 +1,4 @@
-"""`--device metal`: it learns what it learns on the CPU, by the device's kernels."""
+"""`--device metal`: it learns the same as on the CPU, by the device's kernels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The program: what a fit learns and leaves, its files, mistakes, Ctrl-C, the picture in a terminal."""
+"""The program: the results of a fit, its files, mistakes, Ctrl-C, the picture in a terminal."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def test_the_built_in_picture():
 
 @pytest.mark.parametrize("kind", ["ppm", "npy"])
 def test_mapped_files(kind, tmp_path):
-    """They hold what was written, and are not read into memory."""
+    """They hold the written bytes, and are not read into memory."""
     pixels, path = smooth(50, 30), tmp_path / f"a.{kind}"
     if kind == "npy":
         np.save(path, pixels)
@@ -163,7 +163,7 @@ def test_mapped_files(kind, tmp_path):
 
 
 def test_a_sparse_gigapixel_file_is_fitted(tmp_path, monkeypatch):
-    """6 GB that are nowhere: only what is drawn is read."""
+    """6 GB that are nowhere: only drawn pixels are read."""
     monkeypatch.setattr(train, "_MEASURED", 256)
     path = tmp_path / "huge.ppm"
     with open(path, "wb") as file:

@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @pytest.fixture(scope="session")
 def clean_environment() -> dict[str, str]:
-    """The environment without what an outer `make` or test process left in it."""
+    """The environment without the variables of an outer `make` or test process."""
     drop = (
         "MAKEFLAGS",
         "MFLAGS",
@@ -61,7 +61,7 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def shell(checkout: Path, clean_environment: dict[str, str]) -> Callable[..., str]:
-    """Runs a bash script in the copy and returns what it printed; fails with its output otherwise."""
+    """Runs a bash script in the copy and returns its output; fails with the output otherwise."""
     environment = {**clean_environment, "PYTHONPATH": str(checkout / "python")}
     environment["PATH"] = f"{checkout / '.venv' / 'bin'}:{environment['PATH']}"
 

@@ -468,7 +468,7 @@ tsl::Allocator* allocator = nullptr;
 
 
 def test_every_header_of_older_releases_that_moved(tmp_path: Path) -> None:
-    """old_headers.txt: what earlier packages have by other names than this one, less what is gone."""
+    """old_headers.txt: names in earlier packages that differ from this one's, without those that are gone."""
     folders = [TENSORFLOW, *headers.link_moved(TENSORFLOW, tmp_path / "moved")]
     names = (Path(__file__).parent / "old_headers.txt").read_text().split()
     assert len(names) > 400

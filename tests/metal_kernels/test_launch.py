@@ -53,7 +53,7 @@ def build(to: Path, *arguments: str, tool: str = "build") -> None:
 
 @pytest.fixture
 def run(library: Path) -> Callable[[str], str]:
-    """Runs Python with `launch(what)` at hand, and returns what it prints."""
+    """Runs Python with `launch(what)` at hand, and returns its output."""
 
     def run(body: str) -> str:
         script = f"""

@@ -1,4 +1,5 @@
-"""`make new-op`: which names it takes, what it writes. That the copy builds and passes is tested by test_guide.py."""
+"""`make new-op`: the names it takes, the files it writes. That the copy builds and passes is tested by
+test_guide.py."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ import new_op  # noqa: E402
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
-    """Only what the tool reads."""
+    """Only the files that the tool reads."""
     for path in ("tools/new_op.py", *new_op.FILES):
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / path, tmp_path / path)
@@ -41,7 +42,7 @@ def test_copies_all_parts_and_leaves_no_trace_of_the_template(tree: Path) -> Non
             line for line in text.splitlines() if "NullOp" in line or "null_op" in line.lower()
         ]
         assert "SoftSign2" in text or "SOFT_SIGN2" in text
-        assert "new-op" not in text  # what is said of the template is not true of the copy
+        assert "new-op" not in text  # sentences about the template are not true of the copy
 
 
 def test_copies_are_formatted(tree: Path) -> None:

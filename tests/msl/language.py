@@ -12,11 +12,11 @@ class Feature(NamedTuple):
     """One feature.
 
     Attributes:
-      name: what the page calls it.
+      name: Its name on the page.
       code: statements of a kernel that writes floats to `out`; `i` is the thread.
-      gives: what `out` begins with afterwards, if it is there.
-      says: what the compiler's sentence has in it, if it is refused.
-      before: what stands before the kernel.
+      gives: The first numbers of `out` afterwards, if it is there.
+      says: Words of the compiler's sentence, if it is refused.
+      before: The text before the kernel.
       args: more kernel arguments, e.g. textures (the test binds one of each kind) and positions.
       threads: size of the grid, one threadgroup.
       plan: refused and not planned: for rendering, ray tracing or tensors.

@@ -1,7 +1,7 @@
 """How far the standard library's floating-point functions are from the true value, in units in the last place.
 
-The bounds are those of the specification's chapter 8 (precise math, single and half precision); 0.5 is "correctly rounded".
-`measure` is what tests/msl/test_numbers.py and `python -m tools.reference --measure` call.
+The bounds are those of the specification's chapter 8 (precise math, single and half precision); 0.5 is "correctly
+rounded". tests/msl/test_numbers.py and `python -m tools.reference --measure` call `measure`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Function(NamedTuple):
       oracle: the same in float64.
       single: the bound for float.
       half: the bound for half.
-      domain: where the specification says what comes out; everywhere if it is None.
+      domain: where the specification defines the result; everywhere if it is None.
     """
 
     name: str
@@ -143,7 +143,7 @@ def inputs(type_: str, count: int) -> np.ndarray:
 def distance(made: np.ndarray, oracle: np.ndarray, type_: str) -> np.ndarray:
     """Units in the last place of the type between its numbers and true values; infinite where only one is NaN."""
     _, bits, lowest = TYPES[type_]
-    largest = 2.0 ** (2 - lowest)  # what an infinity stands for
+    largest = 2.0 ** (2 - lowest)  # the value in place of an infinity
     made, oracle = made.astype(np.float64), oracle.astype(np.float64)
     both = np.isnan(made) & np.isnan(oracle)
     one = np.isnan(made) != np.isnan(oracle)
@@ -169,7 +169,7 @@ def measure(
         arguments = wide[: function.arguments]
         with np.errstate(all="ignore"):  # errors of values that are infinite or NaN on purpose
             oracle = function.oracle(*arguments)
-            if function.name == "fract":  # never 1: fmin(x - floor(x), what lies below 1)
+            if function.name == "fract":  # never 1: fmin(x - floor(x), the largest number below 1)
                 oracle = np.minimum(oracle, 1 - 2.0 ** -TYPES[type_][1])
             apart = distance(made, oracle, type_)
             if function.domain is not None:

@@ -19,7 +19,7 @@ from metal_ops.metal.toolchain import library_root
 pytestmark = pytest.mark.compiler
 
 HEADER = library_root() / "metallib_abi.h"
-# A kernel that takes, writes and reads what an argument's record says.
+# A kernel that takes, writes and reads the fields of an argument's record.
 PROGRAM = """
 import sys, numpy as np
 from metal_ops.metal import CompileError, Options, compile_object, link

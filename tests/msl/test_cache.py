@@ -49,7 +49,7 @@ def compile_in(
     limit: int | None = None,
     **environment: str,
 ) -> str:
-    """Compiles a.metal with the cache beside it; returns what was said."""
+    """Compiles a.metal with the cache beside it; returns the output."""
 
     def limited() -> None:
         assert limit is not None

@@ -236,7 +236,7 @@ def test_no_warnings_of_our_own_making(metal, tmp_path):
 
 
 def test_fast_math_is_off_by_default(metal, tmp_path):
-    """(x + y) - x: exactly what IEEE says, unless asked otherwise."""
+    """(x + y) - x: exactly as in IEEE, unless asked otherwise."""
     source = "kernel void k(device float* x) { x[0] = (x[0] + x[1]) - x[0]; }\n"
     (tmp_path / "a.metal").write_text(source)
     for flag, expected in (("-fno-fast-math", 0.0), ("-ffast-math", 1.0), (None, 0.0)):

@@ -16,7 +16,7 @@ from metal_ops.metal.launch import Library
 
 from .shaders import HEADER, library
 
-# Kernels that share functions, one of threads that meet, and function constants.
+# Kernels that share functions, one with a barrier, and function constants.
 FIRST = """
 constant int shift [[function_constant(0)]];
 template <typename T> T twice(T x) { return x + x; }

@@ -1,5 +1,5 @@
-"""Sources that Apple's compiler refuses are refused: at the right line and column, in MSL's words. And what it takes
-is taken."""
+"""Sources that Apple's compiler refuses are refused: at the right line and column, in MSL's words. And sources that
+it takes are taken."""
 
 from __future__ import annotations
 

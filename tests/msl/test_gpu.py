@@ -112,7 +112,7 @@ def test_library_shaders_assemble(file: str, target: str, monkeypatch) -> None:
         assert len(texts) == 1, "it asks for the target: name it in FOR_ALL_TARGETS"
     usages = compiler.gpu_usage(file, Options(include=(".",), gpu=(target,)))
     assert usages and {usage.target for usage in usages} == {target}
-    # A kernel that spills much has lost what the GPU is for.
+    # A kernel that spills much gains nothing from a GPU.
     most = {usage.kernel: MOST_SPILLED.get(usage.kernel, 256) for usage in usages}
     assert not [usage for usage in usages if usage.spilled_bytes > most[usage.kernel]]
     # A threadgroup of 256 threads fits every pipeline.
@@ -376,7 +376,7 @@ def functions(tmp_path_factory) -> ctypes.CDLL:
         ]
     )  # fmt: skip
     out = tmp_path_factory.mktemp("math") / "math.so"
-    # Literals are what they are in shaders: floats, if clang sees a minus before them.
+    # Literals are as in shaders: floats, if clang sees a minus before them.
     literals = ["-Xclang", "-cl-single-precision-constant"]
     flags = [
         "-std=c++17",

@@ -102,7 +102,7 @@ def test_what_differs_is_named_but_not_between_fields(pack: Path) -> None:
     data = np.memmap(pack / "launches/data", np.uint8, "r+")
     rows = json.loads((pack / "launches/launches.json").read_text())
     assert [row["kernel"] for row in rows] == ["doubled", "made"]
-    after = 2 * 20 + 28  # of the first launch, then what the second is given
+    after = 2 * 20 + 28  # of the first launch, then the input of the second
     kept = data.copy()
     data[after + 1] ^= 255  # between a and b
     assert "always as on the CPU device: 2" in run(pack)

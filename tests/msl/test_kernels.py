@@ -16,8 +16,8 @@ from .shaders import HEADER, VALIDATION, library, messages, path
 
 THREAD = "uint i [[thread_position_in_grid]]"
 
-# attribute: (extent, what thread (x, y, z) sees). n: grid, s: dispatched threadgroup, g: its position, t: in it, m: the
-# group's own size (clipped at the edge).
+# attribute: (extent, the value in thread (x, y, z)). n: grid, s: dispatched threadgroup, g: its position, t: in it, m:
+# the group's own size (clipped at the edge).
 POSITIONS = {
     "thread_position_in_grid": (3, lambda n, s, g, t, m: g * s + t),
     "thread_position_in_threadgroup": (3, lambda n, s, g, t, m: t),

@@ -142,7 +142,7 @@ def test_lanes_with_rows_of_their_own_ask_for_the_line_behind(monkeypatch, tmp_p
     assert 0 <= first < 16
     expected = [8192 * row + 18 * part + 64 + first for row in range(2) for part in range(64)]
     np.testing.assert_array_equal(found, expected)
-    # At the end of a block, where it does not part what becomes one vector.
+    # At the end of a block, where it does not part instructions that become one vector.
     lines = text.split("\n")
     behind = [
         lines[n + 1] for n, line in enumerate(lines) if "@mark(ptr %" in line and "call" in line

@@ -1,4 +1,4 @@
-"""Threads' arrays in kernels whose threads meet: side by side with those of the other lanes, and loops that stay loops."""
+"""Threads' arrays in kernels with barriers: side by side with those of the other lanes, and loops that stay loops."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Simdgroup matrices in kernels whose threads meet: what all lanes do once, bit for bit what a fiber a thread computes."""
+"""Simdgroup matrices in kernels with barriers: work that all lanes do once, bit for bit as with a fiber per thread."""
 
 from __future__ import annotations
 

@@ -190,7 +190,7 @@ out:
             "%sum",
             "%next",
             False,
-        ),  # what it was before the addition: a variable does not hold it any more
+        ),  # its value before the addition: a variable does not hold it any more
         ("%t0", "%a7", "%sum", False),
         ("%sum", "%a7", "%next", False),
         ("%a7", "%s", "%next", False),  # a single term

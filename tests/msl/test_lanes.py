@@ -1,4 +1,4 @@
-"""Kernels whose threads meet, as loops over lanes: bit for bit what a fiber a thread computes, for every shape of group."""
+"""Kernels with barriers, as loops over lanes: bit for bit as with a fiber per thread, for every shape of group."""
 
 from __future__ import annotations
 
@@ -313,7 +313,7 @@ def test_which_kernels_go_by_lanes(both, name):
 
 @pytest.mark.skipif(VALIDATION, reason="checked kernels run by fibers")
 def test_lanes_that_part_meet_again():
-    """As on a GPU. With a fiber a thread, those that passed by the first function would meet without the others."""
+    """As on a GPU. With a fiber per thread, those that passed by the first function would go on without the others."""
     library = _library(
         HEADER
         + """kernel void parting(device int* y, uint i [[thread_index_in_threadgroup]]) {

@@ -1,4 +1,5 @@
-"""Every feature of the language that language.py lists: those that are there compute what it says, the others get one sentence."""
+"""Every feature of the language that language.py lists: those that are there compute its results, the others get one
+sentence."""
 
 from __future__ import annotations
 

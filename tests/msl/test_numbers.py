@@ -1,4 +1,4 @@
-"""The standard library's functions keep the specification's bounds, and fast math does what Apple's does."""
+"""The standard library's functions keep the specification's bounds, and fast math does the same as Apple's."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_distance():
 
 
 def test_fast_math():
-    """Contraction and reassociation; infinities and NaNs stay what they are."""
+    """Contraction and reassociation; infinities and NaNs stay."""
     source = """
 kernel void k(device const float* in, device float* out) {
   float a = in[0], b = in[1];

@@ -125,7 +125,7 @@ class Ask:
             int
         ] = []  # the kernels' functions in the module of each call of the front end
         self._files = 0
-        self._define = f"TIME={time.time_ns()}"  # what the cache has goes by it
+        self._define = f"TIME={time.time_ns()}"  # part of the cache's key
         front_end = cpu.front_end
 
         def counted(*arguments):

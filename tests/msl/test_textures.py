@@ -1,4 +1,4 @@
-"""Textures: what kernels read, write and sample, of every format, against NumPy."""
+"""Textures: reads, writes and samples of kernels, of every format, against NumPy."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def from_srgb(x):
     return np.where(x <= 0.04045, x / 12.92, ((x + 0.055) / 1.055) ** 2.4)
 
 
-# name: dtype, what the stored number v means, what is stored for x, keyword arguments of Texture.
+# name: dtype, the value of the stored number v, the stored number for x, keyword arguments of Texture.
 STORED = {
     "unorm8": ("u1", lambda v: v / 255, lambda x: np.rint(np.clip(x, 0, 1) * 255), {"normalized": True}),
     "snorm8": ("i1", lambda v: np.maximum(v / 127, -1), lambda x: np.rint(np.clip(x, -1, 1) * 127), {"normalized": True}),
@@ -268,7 +268,7 @@ def test_levels_gradients_and_gather():
           out[3] = t.gather(off, float2(0.3, 0.7));
           out[4] = t.gather(off, float2(0.3, 0.7), int2(1, 0), component::y);
         }""")
-    # One block of memory, level after level; each level is one number, 0, 10 and 20, but for gather's green.
+    # One block of memory, level after level; each level is one number, 0, 10 and 20, except gather's green.
     block = np.zeros((16 + 4 + 1, 2), "f4")
     levels = [
         block[:16].reshape(1, 4, 4, 2),

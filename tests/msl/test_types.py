@@ -1,4 +1,4 @@
-"""Vectors, swizzles, packed types, matrices, layouts and conversions, against what MSL's specification says of each."""
+"""Vectors, swizzles, packed types, matrices, layouts and conversions, against MSL's specification of each."""
 
 from __future__ import annotations
 

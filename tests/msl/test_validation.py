@@ -41,7 +41,7 @@ def shader():
     return library(SOURCE, checked=True)
 
 
-# kernel: (threads, buffers, threadgroup memory, what the fault says or None)
+# kernel: (threads, buffers, threadgroup memory, words of the fault or None)
 def _cases():
     x = lambda n, t=F: np.zeros(n, t)  # noqa: E731
     u = lambda *v: np.array(v, np.uint32)  # noqa: E731

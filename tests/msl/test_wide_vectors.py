@@ -86,7 +86,7 @@ def test_both_give_the_same(file):
     np.testing.assert_allclose(results[0][0], np.tile(expected, (3, 1)), rtol=1e-5, atol=1e-5)
 
 
-# Products of 8 rows of bfloat, whose sums SLP vectors of 512 bits lost: what gemm_few_columns_bfloat_8 is.
+# Products of 8 rows of bfloat, whose sums SLP vectors of 512 bits lost: the case of gemm_few_columns_bfloat_8.
 FEW = """
 #include <metal_stdlib>
 #include "kernels/gemm/gemm_few.metal.h"

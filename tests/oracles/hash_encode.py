@@ -1,8 +1,8 @@
 """The hash encoding and its derivatives in NumPy float64, straight from the formulas.
 
-Only what the numerics define in float32 is float32 here: a level's scale, and the position whose integer part chooses
-the cell. Every function also returns a bound: the same sum with each weight replaced by the largest it can be and
-each term by its absolute value. Rounding errors are proportional to that, not to the (cancelling) result; over the
+Only values that the numerics define in float32 are float32 here: a level's scale, and the position whose integer part
+chooses the cell. Every function also returns a bound: the same sum with each weight replaced by the largest it can be
+and each term by its absolute value. Rounding errors are proportional to that, not to the (cancelling) result; over the
 many points that share a row they walk like the square root of their number.
 """
 

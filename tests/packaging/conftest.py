@@ -63,7 +63,7 @@ class Environment:
         return {**kept, "TF_CPP_MIN_LOG_LEVEL": "2", **more}
 
     def run(self, *arguments: str, expect: int = 0, timeout: int = 600, **variables: str) -> str:
-        """Runs its Python outside of the checkout; returns what it printed."""
+        """Runs its Python outside of the checkout; returns its output."""
         done = subprocess.run(
             [self.python, *arguments],
             cwd=self.work,
@@ -94,7 +94,7 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 def new_environment(
     tmp_path_factory: pytest.TempPathFactory, wheels: list[Path]
 ) -> Callable[..., Environment]:
-    """Makes an environment by a command of docs/build.md, run where `dist/` has the wheels; what they depend on is
+    """Makes an environment by a command of docs/build.md, run where `dist/` has the wheels; their dependencies are
     borrowed from the environment that runs this."""
 
     def make(name: str, command: str) -> Environment:

@@ -1,4 +1,5 @@
-"""docs/build.md: what each of its commands does, asked of make; those that install are run by the tests of wheels."""
+"""docs/build.md: the effect of each of its commands, asked of make; those that install are run by the tests of
+wheels."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ from tests.packaging.conftest import (
     ROOT,
 )
 
-# With a source that counts as changed: what make would then do, as a regular expression.
+# With a source that counts as changed: make's next commands, as a regular expression.
 MAKES = {
     "make build": (
         "kernels/zero_out/zero_out_op.cc",
@@ -43,7 +44,7 @@ MAKES = {
 }
 # Within `make bazel`, which runs them so.
 BAZEL = {"bazelisk build //...": r" build //\.\.\.", "bazelisk test //...": r" test //\.\.\. "}
-# Run below, in bash: what they print.
+# Run below, in bash: their output.
 PRINTS = {command: "[5 0]\n" for command in PAGE_COMMANDS if "zero_out([5, 4])" in command}
 # tests/packaging/test_wheels.py and check_wheels.py run these.
 INSTALLS = {INSTALL_WHEEL, INSTALL_WHEELS, INSTALL_SOURCE, INSTALL_SOURCES}

@@ -1,6 +1,6 @@
 """Wheels of make's build: content, symbols, size, the same bytes every time; installed, they work anywhere.
 
-`make wheel-check` adds what takes longer (check_wheels.py).
+`make wheel-check` adds checks that take longer (check_wheels.py).
 """
 
 from __future__ import annotations

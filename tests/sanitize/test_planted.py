@@ -1,4 +1,4 @@
-"""The sanitizers see what they are there for: mistakes planted in an op library built like ours, and a race."""
+"""The sanitizers see the mistakes they are there for: planted in an op library built like ours, and a race."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files that earlier versions wrote still load, and compute what they computed then: see make.py beside this."""
+"""Files that earlier versions wrote still load, and give the same results: see make.py beside this."""
 
 from __future__ import annotations
 

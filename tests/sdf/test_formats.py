@@ -380,7 +380,7 @@ def test_a_library_that_is_missing_is_named(module, name, tmp_path, monkeypatch)
 
 
 def test_the_pinned_releases_are_one():
-    """In setup.py's extra, requirements-programs.txt and the sentences about what is missing."""
+    """In setup.py's extra, requirements-programs.txt and the sentences about missing packages."""
     root = Path(__file__).resolve().parents[2]
     pins = [f"trimesh=={trimesh.__version__}", f"mapbox_earcut=={version('mapbox_earcut')}"]
     for name in ("setup.py", "requirements-programs.txt"):

@@ -1,4 +1,4 @@
-"""The program: what a field learns, its second-order gradient, files, mistakes, Ctrl-C."""
+"""The program: the learnt field, its second-order gradient, files, mistakes, Ctrl-C."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@ with TensorFlow.
 
     compare_builds.py <package> <other package>
 
-Prints what differs, one line each, and exits with 1 if anything does.
+Prints the differences, one line each, and exits with 1 if there are any.
 """
 
 from __future__ import annotations

@@ -82,7 +82,7 @@ def linked(name, objects, libraries = [], exports = None, ldflags = [], metal = 
     command = [COMPILER, "-pthread"] + (["-shared"] if shared else []) + ["$(locations %s)" % label for label in objects]
     command += ["-o", "$@"]
     if libraries:
-        # By folder and name, or the path as it was when linking would be what the loader looks for.
+        # By folder and name, or the loader would look for the path at the time of linking.
         command += ["-L$$(dirname $(location %s)) -l:$$(basename $(location %s))" % (label, label) for label in libraries]
     command.append(_quoted(flags))
     if exports and MACOS:

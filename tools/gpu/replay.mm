@@ -79,7 +79,7 @@ int main(int argc, char** argv) {
           const std::vector<char> bytes = Read(data, length);
           [values setConstantValue:bytes.data() type:MTLDataType(type) atIndex:index];
         }
-        Read(data, after);  // what the CPU made
+        Read(data, after);  // the CPU's results
         if (number < first) continue;
         std::vector<std::pair<NSUInteger, NSUInteger>> threadgroup(lengths);
         for (auto& [index, length] : threadgroup) in >> index >> length;

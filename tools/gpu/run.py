@@ -2,8 +2,8 @@
 
 python3 run.py [RUNS]          # needs Python 3 and NumPy, and no network; a race may show in the twentieth run
 
-Several processes go at once, each with a part of the launches. report.txt holds what has ended so far, also when this
-is stopped.
+Several processes go at once, each with a part of the launches. report.txt holds the results so far, also when this is
+stopped.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@ python -m tools.gpu.suites FOLDER [PYTHON]   # here, after `make metal GPU=1`
 python3 FOLDER/suites.py [--at-once=6] [WORD...]   # there
 
 The folder has this tree, TensorFlow and the tests' packages for that Python (3.12), and clang; no network is needed
-there. Each file of tests, or each with such a word in its path, runs in a process of its own; FOLDER/suites.txt says
-what came of those that have ended.
+there. Each file of tests, or each with such a word in its path, runs in a process of its own; FOLDER/suites.txt has the
+results of those that have ended.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def pack(out: Path, root: Path, python: str) -> None:
     with tarfile.open(out / "tree.tar", "w") as tar:
         for file in [*files, *built]:
             tar.add(file, file.relative_to(root), recursive=False)
-    # clang lies beside its headers and finds them by that; what is called clang may be ccache.
+    # clang lies beside its headers and finds them by that; a file named clang may be ccache.
     headers = toolchain.resources()
     llvm = headers.resolve().parents[2]
     for tool in ("clang", "lld"):

@@ -128,7 +128,7 @@ def _span(text: str, starts: list[int], node: Any) -> tuple[int, int]:
     return offset(node.lineno, node.col_offset), offset(node.end_lineno, node.end_col_offset)
 
 
-Change = tuple[str, int, int, str]  # operator, start, end, what stands there then
+Change = tuple[str, int, int, str]  # operator, start, end, the new text there
 
 
 def _common(masked: str) -> Iterator[Change]:
@@ -186,7 +186,7 @@ def changes(path: Path) -> tuple[str, list[Change]]:
 
 
 def surroundings(lines: list[str], number: int) -> str:
-    """A line and those that are not empty on either side: what a place is known by."""
+    """A line and those that are not empty on either side, by which a place is known."""
     around = [number - 1, number, number + 1]
     while around[0] >= 0 and not lines[around[0]].strip():
         around[0] -= 1

@@ -65,7 +65,7 @@ def _session_seconds(leader: int) -> float:
 
 
 def _environment() -> dict[str, str]:
-    """make's: not that of a make outside, and no compiler cache, which keeps what is never asked for again."""
+    """make's: not that of a make outside, and no compiler cache, which keeps objects that are never asked for again."""
     own = ("MAKE", "MFLAGS")
     environment = {name: value for name, value in os.environ.items() if not name.startswith(own)}
     folders = environment["PATH"].split(os.pathsep)
@@ -109,10 +109,10 @@ class Copy:
             ready.touch()
         for target in (self.whole, self.tree):  # tests that were written for survivors
             shutil.copytree(root / "tests", target / "tests", dirs_exist_ok=True)
-        self.mend()  # what a run that was ended has left
+        self.mend()  # left by an aborted run
         self.dependents = rooms.dependents(self.whole)
         self._builds: set[str] = set()  # kinds of sources that are known to build without a mutant
-        self._reports = work / "reports"  # what became of the tests of the last process
+        self._reports = work / "reports"  # the outcome of the tests of the last process
         self._known = work / "whole.json"  # test: whether it passes without a mutant
         self._passes: dict[str, bool] = (
             json.loads(self._known.read_text()) if self._known.exists() else {}
@@ -252,7 +252,7 @@ class Copy:
                     _, status = os.waitpid(child, 0)
             else:
                 time.sleep(0.05)
-        try:  # what the tests started and left behind
+        try:  # processes that the tests started and left behind
             os.killpg(child, signal.SIGKILL)
         except ProcessLookupError:
             pass
@@ -292,7 +292,7 @@ class Copy:
             import pytest
 
             deselected = [word for test in left_out for word in ("--deselect", test)]
-            # -vv, as pyproject.toml says -q: what is written shows that the tests go on.
+            # -vv, as pyproject.toml says -q: the output shows that the tests go on.
             options = ["-x", "-vv", "--no-header", "--tb=line", "-p", "no:cacheprovider", "-rfE"]
             status = pytest.main([*options, *deselected, *tests], plugins=[Reports(self._reports)])
         finally:

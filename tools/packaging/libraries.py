@@ -39,7 +39,7 @@ class AnyPython(bdist_wheel):
     """For a platform, but for no Python: the libraries talk to TensorFlow alone."""
 
     def get_tag(self) -> tuple[str, str, str]:
-        # python.org's Python on macOS is for two kinds of processors, what is compiled here for one.
+        # python.org's Python on macOS is for two kinds of processors, the libraries built here for one.
         return "py3", "none", super().get_tag()[2].replace("universal2", platform.machine())
 
 

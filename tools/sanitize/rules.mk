@@ -24,7 +24,7 @@ $(ASAN_HEADERS).pch: tools/sanitize/absl.h $(TF_FLAGS)/cflags | build/sanitize/r
 	@$(OBJCXX) $(filter-out -MMD -MP,$(ASAN_OPS_FLAGS)) $(SANITIZE_COMMON) $(SANITIZE_address) -x c++-header $(@:.pch=) -o $@
 
 # The only instruction set is plain C++, where every access is checked. Conversions of numbers out of range are
-# Highway's: what they give is thrown away, as processors' instructions, which it stands for, give something, too. The
+# Highway's: their results are thrown away, as processors' instructions, which it stands for, give something, too. The
 # other checks left out are a third of the time of compiling these files, and AddressSanitizer ends the process at a
 # null pointer, too.
 $(call asan_objects,$(wildcard kernels/*/*_simd.cc)): ASAN_FIRST :=
@@ -65,7 +65,7 @@ $(SANITIZED)/libmetal_device.so: $(ASAN_DEVICE) $(SANITIZED)/libhostmetal.so
 	@$(OBJCXX) $(ASAN_SHARED) $(ASAN_DEVICE) -o $@.tmp -Wl,-soname,libmetal_device.so -L$(@D) $(HOSTMETAL_LDFLAGS) \
 	  $(TF_LDFLAGS) -l:libtensorflow_cc.so.2 $(call link_flags,$@,device/exports.map) && mv $@.tmp $@
 
-# An op library with planted mistakes: what is not found in it would not be found in ours.
+# An op library with planted mistakes: those that are not found in it would not be found in ours.
 build/sanitize/python/planted_ops.so: build/sanitize/address/tests/sanitize/planted_ops.o
 	@$(OBJCXX) $(ASAN_SHARED) $^ -o $@ $(TF_LDFLAGS)
 

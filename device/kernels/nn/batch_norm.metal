@@ -1,4 +1,4 @@
-// Batch norm: mean and variance of each channel, what they make of x, and the gradients.
+// Batch norm: mean and variance of each channel, the normalized x, and the gradients.
 
 #include "device/kernels/nn/rows.metal.h"
 #include "device/kernels/nn/spatial_params.h"
@@ -91,8 +91,8 @@ kernel void batch_norm_parts(device const T* x [[buffer(0)]], device float2* par
   }
 }
 
-// One thread per channel. `batch_` are the saved values, `running_` the averages so far; `scale` is what the
-// elements' distance from the mean is multiplied by.
+// One thread per channel. `batch_` are the saved values, `running_` the averages so far; `scale` is the
+// factor of the elements' distance from the mean.
 kernel void batch_norm_moments(
     device const float2* parts [[buffer(0)]], device const float* gamma [[buffer(1)]],
     device const float* running_mean [[buffer(2)]],

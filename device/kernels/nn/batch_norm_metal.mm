@@ -180,7 +180,7 @@ REGISTER_METAL_KERNEL(FusedBatchNormOp<FusedBatchNorm>, .Types("T", {TF_FLOAT}))
 REGISTER_METAL_KERNEL(FusedBatchNormOp<FusedBatchNormV2>, NORM_TYPES);
 REGISTER_METAL_KERNEL(FusedBatchNormOp<FusedBatchNormV3>, NORM_TYPES);
 
-// The saved mean and variance are what the forward op's last outputs are, on this device and the CPU.
+// The saved mean and variance are the forward op's last outputs, on this device and the CPU.
 template <typename Op>
 class FusedBatchNormGradOp {
  public:

@@ -13,8 +13,8 @@ inline float log_add(float a, float b) {
   return small == -INFINITY ? large : large + precise_log1p(exp(small - large));
 }
 
-// The logarithms of the classes' probabilities; the gradient before what is known of the labels. Grid:
-// batch, times.
+// The logarithms of the classes' probabilities; the gradient before the labels count. Grid: batch,
+// times.
 kernel void ctc_softmax(device const float* logits [[buffer(0)]], device float* logs [[buffer(1)]],
                         device float* gradient [[buffer(2)]], constant uint* lengths [[buffer(3)]],
                         constant CtcParams& p [[buffer(4)]],

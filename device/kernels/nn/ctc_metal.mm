@@ -118,7 +118,7 @@ class CtcLossOp {
           return InvalidArgument(kOp, ": labels must be in [1, ", p.classes, "), got ", label,
                                  " in batch ", b, "; class 0 is the blank");
         }
-        // In the first version what is no class ends a sequence.
+        // In the first version a label that is no class ends a sequence.
         if (!Op::kBlankFirst && label >= static_cast<int64_t>(p.classes) - 1) {
           ended = true;
           continue;

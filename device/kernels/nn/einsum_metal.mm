@@ -183,7 +183,7 @@ class Contraction {
     return true;
   }
 
-  // Operand `i` with its rows before what is summed, or behind it where it lies so.
+  // Operand `i` with its rows before the summed dimensions, or behind them where they lie so.
   Matrices See(size_t i, bool summed_last, const Labels& summed) const {
     const auto order = [&](bool outer_first) {
       Labels labels = batch_;

@@ -1,4 +1,4 @@
-// Pooling of windows whose sizes differ: what the host tells the shaders of fractional.metal.
+// Pooling of windows whose sizes differ: arguments of the shaders of fractional.metal.
 
 #ifndef METAL_OPS_DEVICE_KERNELS_NN_FRACTIONAL_PARAMS_H_
 #define METAL_OPS_DEVICE_KERNELS_NN_FRACTIONAL_PARAMS_H_

@@ -41,7 +41,7 @@ INSTANTIATE_KERNEL("gemm_tiles_float", gemm_tiles, float)
 INSTANTIATE_KERNEL("gemm_tiles_half", gemm_tiles, half)
 IF_BFLOAT(INSTANTIATE_KERNEL("gemm_tiles_bfloat", gemm_tiles, bfloat))
 
-// Parts of long sums, a product each: what gemm_sum_parts adds.
+// Parts of long sums, a product each: the terms of gemm_sum_parts.
 template <typename T>
 [[kernel, max_total_threads_per_threadgroup(GEMM_TILE_THREADS)]] void gemm_tiles_parts(
     device const T* a [[buffer(0)]], device const T* b [[buffer(1)]],

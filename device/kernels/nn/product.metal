@@ -101,7 +101,8 @@ template <typename T, bool kNeighbours, int kRows, int kColumns>
     uint3 position [[thread_position_in_grid]]) {
   const GemmOffsets offsets = gemm_offsets(params, position.z);
   const long first_row = long(position.x) * kRows;
-  // At its end b is read whole, where it can be: what another thread stores is summed here, too.
+  // At its end b is read whole, where it can be: columns that another thread stores are summed
+  // here, too.
   const uint column = position.y * kColumns;
   const bool ends = kNeighbours && params.columns >= kColumns;
   const uint first_column = ends ? min(column, params.columns - kColumns) : column;

@@ -93,7 +93,7 @@ kernel void quantize_dequantize(device const float* in [[buffer(0)]],
   out[i] = (p.half_up != 0 ? floor(x + 0.5f) : rint(x)) * range.y;
 }
 
-// round(x), several at a time: what is added is the number before a half.
+// round(x), several at a time: the addend is the number before a half.
 inline float away(float x) { return trunc(x + copysign(0x1.fffffep-2f, x)); }
 
 template <uint kRounding>

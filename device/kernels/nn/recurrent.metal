@@ -46,7 +46,7 @@ inline void lstm_store(thread const float (&from)[kCells], uint n, device T* to)
   for (uint j = 0; j < n; ++j) to[j] = T(from[j]);
 }
 
-// Where results go: what the next step reads, and the op's outputs.
+// Where results go: the next step's input, and the op's outputs.
 template <typename T>
 struct LstmOut {
   device float* cs_state;
@@ -201,8 +201,9 @@ inline void lstm_cells_grad(LstmBack<T> at, constant LstmParams& p, uint first) 
   lstm_store(slope_o, n, at.now + at_o);
 }
 
-// Grid: cells, kCells a thread, and batch. `d_cs_state` and `d_h_state` are what a next step hands back; the
-// former becomes what the one before gets. The gates' gradients go to two places: all steps', and this step's.
+// Grid: cells, kCells a thread, and batch. `d_cs_state` and `d_h_state` are handed back by a next step; the
+// former becomes the argument of the one before. The gates' gradients go to two places: all steps', and this
+// step's.
 template <typename T, int kCells>
 kernel void lstm_step_grad(
     device const T* cs_before [[buffer(0)]], device const T* i_in [[buffer(1)]],

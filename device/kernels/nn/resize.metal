@@ -40,7 +40,7 @@ inline int find_nearest(float scale, bool half_pixel, bool align_corners, uint i
   const float at = half_pixel ? (float(i) + 0.5f) * scale : float(i) * scale;
   return clamp(int(align_corners ? round(at) : floor(at)), 0, int(size) - 1);
 }
-// Results that may have something of a point: x at least, y at most. The ends have what lies outside,
+// Results that may have something of a point: x at least, y at most. The ends have the parts outside,
 // too.
 inline int2 results_of(float scale, bool half_pixel, int point, uint size, uint results) {
   const int last = int(results) - 1;
@@ -217,8 +217,8 @@ kernel void resize_nearest_grad(device const T* d_out [[buffer(0)]], device T* d
 
 // ---- crops --------------------------------------------------------------------------------------
 
-// Where point i of `points` between `from` and `to`, parts of the image's size, lies; `step` is what it
-// changes by with `to`, 1 - step with `from`.
+// Where point i of `points` between `from` and `to`, parts of the image's size, lies; `step` is its
+// slope by `to`, 1 - step by `from`.
 struct CropPoint {
   float at, step;
   bool inside;
@@ -519,7 +519,7 @@ IMAGES(ushort)
 IMAGES(uint)
 IMAGES(ulong)
 
-// From what is given to float, or to the dtype itself, and from there on.
+// From the given type to float, or to the dtype itself, and from there on.
 #define RESIZE_GRAD(name, type, Out, nearest)                                            \
   INSTANTIATE_KERNEL("resize_grad_" name, resize_grad, type, Out, nearest, RESIZE_LANES) \
   MANY_LANES("resize_grad_many_lanes_" name, resize_grad, type, Out, nearest)

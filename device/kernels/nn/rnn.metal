@@ -130,8 +130,8 @@ kernel void rnn_step(device const float* from_x [[buffer(0)]],
   }
 }
 
-// Back. A state's slope is the sum of `back`, a product with the next step's gates' slopes, and `kept`, what
-// came around it. Grid of these: cells, sequences.
+// Back. A state's slope is the sum of `back`, a product with the next step's gates' slopes, and `kept`, the
+// part that came around it. Grid of these: cells, sequences.
 template <typename T>
 kernel void lstm_layer_grad(device const float* saved [[buffer(0)]],
                             device const T* c_first [[buffer(1)]],

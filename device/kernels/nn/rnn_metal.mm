@@ -43,9 +43,8 @@ Status GetRnnAttrs(KernelConstruction* ctx, const char* op, bool gradient, RnnAt
 }
 
 // One call: the inputs that both ops have, and their sizes. The parameters lie one after the other, gate by
-// gate: what x is multiplied with, [cells, inputs]; what h is, [cells, cells]; a bias of each. The gates
-// of an LSTM are i, f, c, o. Those of a GRU are z, r, h, as Keras has them where TensorFlow is not
-// built for cuDNN.
+// gate: the factor of x, [cells, inputs]; that of h, [cells, cells]; a bias of each. The gates of an LSTM
+// are i, f, c, o. Those of a GRU are z, r, h, as Keras has them where TensorFlow is not built for cuDNN.
 struct RnnCall {
   RnnCall(KernelContext* ctx, const char* op, const RnnAttrs& attrs)
       : ctx(ctx), op(op), attrs(attrs) {}

@@ -220,7 +220,7 @@ kernel void max_volume_argmax(device const T* in [[buffer(0)]], device T* out [[
   }
 }
 
-// The gradient of the gradient: what stands where the largest was.
+// The gradient of the gradient: the value where the largest was.
 template <typename T, uint kLanes>
 kernel void max_volume_grad_grad(device const T* in [[buffer(0)]],
                                  device const T* d_in [[buffer(1)]], device T* out [[buffer(2)]],
@@ -573,8 +573,8 @@ inline float lrn_power(float norm, float beta) {
   return beta == 0.5f ? rsqrt(norm) : beta == 1.0f ? 1.0f / norm : pow(norm, -beta);
 }
 
-// The rest of the sums of squares for some channels. Nothing is read again once something is written: what may
-// have changed is no work for vectors.
+// The rest of the sums of squares for some channels. Nothing is read again once something is written: values
+// that may have changed are no work for vectors.
 template <typename T>
 inline void lrn_store(device const T* from, device T* to, thread const float (&sums)[LRN_LANES],
                       int width, constant LrnParams& p) {

@@ -12,7 +12,7 @@
 
 // Channels that a thread moves at a time where they are a multiple of it: a vector of a CPU's.
 #define VOLUME_LANES 8
-// Where threads run after each other: what finds a window is shared by as many.
+// Where threads run after each other: the search for a window is shared by as many.
 #define VOLUME_MANY_LANES 32
 
 // Strides are in elements; tensors are [volumes, depth, height, width, channels] in one of its
@@ -30,7 +30,7 @@ struct VolumeParams {
 static_assert(sizeof(VolumeParams) == 160, "host and shader must agree");
 
 #define LRN_LANES 16  // channels that a thread computes side by side
-// Those of a processor's, and up to which radius it keeps what is around them.
+// Those of a processor's, and the radius up to which it keeps the values around them.
 #define LRN_LINE 256
 #define LRN_REACH 8
 

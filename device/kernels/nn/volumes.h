@@ -128,7 +128,7 @@ struct VolumeAttrs {
   }
 };
 
-// Channels that one thread computes: what volume.metal calls lanes, which has them of floats.
+// Channels that one thread computes: the lanes of volume.metal, which has them of floats.
 inline int64_t VolumeLanes(const VolumeParams& p, DType dtype) {
   const bool floats = dtype == DType::kFloat || dtype == DType::kHalf || dtype == DType::kBfloat16;
   if (!floats || p.in_c != 1 || p.out_c != 1 || p.channels % VOLUME_LANES != 0) return 1;

@@ -51,7 +51,7 @@ inline Status PlanWindows(const char* op, const ConvSizes& s, bool nchw, WindowP
   return Status();
 }
 
-// Channels that one thread computes: what spatial.metal calls lanes.
+// Channels that one thread computes: the lanes of spatial.metal.
 inline int64_t WindowLanes(const ConvSizes& s, bool nchw) {
   if (nchw || s.in_c != s.out_c || s.in_c % WINDOW_LANES != 0) return 1;
   const bool many = s.in_c % WINDOW_MANY_LANES == 0 && !ThreadgroupsRunAtOnce();

@@ -35,7 +35,7 @@ MTL_EXPORT
 @protocol MTLBinaryArchive <NSObject>
 @property(nullable, copy, atomic) NSString* label;
 @property(readonly) id<MTLDevice> device;
-// Compiles what has not been compiled yet.
+// Compiles functions without code.
 - (BOOL)addComputePipelineFunctionsWithDescriptor:(MTLComputePipelineDescriptor*)descriptor
                                             error:(__autoreleasing NSError**)error;
 // A function of `library` by itself, as pipelines that link it ask for.

@@ -163,7 +163,7 @@ MTL_EXPORT
 @property(readonly) BOOL supportsFunctionPointers;
 @property(readonly) MTLReadWriteTextureTier readWriteTextureSupport;  // tier 2
 @property(readonly) BOOL supports32BitFloatFiltering;                 // YES
-// All NO: what only rendering, ray tracing and compressed textures have, and dynamic libraries.
+// All NO: features of rendering, ray tracing and compressed textures alone, and dynamic libraries.
 @property(readonly) BOOL supportsDynamicLibraries;
 @property(readonly) BOOL supportsRenderDynamicLibraries;
 @property(readonly) BOOL supportsRaytracing;

@@ -1,5 +1,5 @@
 // Residency sets: resources that a queue's kernels may reach without being bound. The device's memory
-// is always resident here; a set keeps what it holds alive.
+// is always resident here; a set keeps its members alive.
 #ifndef HOSTMETAL_MTLRESIDENCYSET_H_
 #define HOSTMETAL_MTLRESIDENCYSET_H_
 

@@ -170,7 +170,7 @@ MTL_EXPORT
                                              textureType:(MTLTextureType)textureType
                                                   levels:(NSRange)levelRange
                                                   slices:(NSRange)sliceRange;
-// By the texture's own swizzle: `swizzle` chooses among what this texture has.
+// By the texture's own swizzle: `swizzle` chooses among this texture's channels.
 - (nullable id<MTLTexture>)newTextureViewWithPixelFormat:(MTLPixelFormat)pixelFormat
                                              textureType:(MTLTextureType)textureType
                                                   levels:(NSRange)levelRange

@@ -26,7 +26,7 @@ MTL_EXPORT
 - (instancetype)initWithCommandBuffer:(id<MTLCommandBuffer>)commandBuffer;
 - (instancetype)init __attribute__((unavailable));
 
-// Commits what has been encoded, and goes on with a new command buffer of the same queue.
+// Commits the encoded work, and goes on with a new command buffer of the same queue.
 - (void)commitAndContinue;
 // Memory for the framework's kernels, of which there are none: nothing happens.
 - (void)prefetchHeapForWorkloadSize:(size_t)size;

@@ -40,7 +40,7 @@ static inline int hostmetal_fcntl(int file, int command, ...) {
       failed =
           posix_fadvise(file, 0, 0, (int)(intptr_t)pointer ? POSIX_FADV_NORMAL : POSIX_FADV_RANDOM);
       break;
-    case F_NOCACHE:  // what is in the cache goes; what is read later comes there again
+    case F_NOCACHE:  // cached pages go; later reads bring them again
       failed = (int)(intptr_t)pointer ? posix_fadvise(file, 0, 0, POSIX_FADV_DONTNEED) : 0;
       break;
 #endif

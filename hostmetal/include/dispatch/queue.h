@@ -54,7 +54,7 @@ DISPATCH_EXPORT dispatch_queue_attr_t dispatch_queue_attr_make_with_autorelease_
 DISPATCH_EXPORT dispatch_queue_t
 dispatch_queue_create(const char* label, dispatch_queue_attr_t attr) DISPATCH_RETURNS_RETAINED;
 DISPATCH_EXPORT dispatch_queue_t dispatch_get_global_queue(intptr_t identifier, uintptr_t flags);
-// Drained by dispatch_main() only: a process without it never runs what is queued here.
+// Drained by dispatch_main() only: a process without it never runs the blocks queued here.
 DISPATCH_EXPORT dispatch_queue_t dispatch_get_main_queue(void);
 DISPATCH_EXPORT void dispatch_main(void) __attribute__((noreturn));
 

@@ -1,4 +1,4 @@
-// Sections of programs and libraries: what -sectcreate puts there, `.section __DATA,__x` of assembly, and
+// Sections of programs and libraries: those of -sectcreate, of `.section __DATA,__x` in assembly, and of
 // __attribute__((section("__DATA,__x"))). hostmetal/src/images.cc.
 #ifndef HOSTMETAL_MACH_O_GETSECT_H_
 #define HOSTMETAL_MACH_O_GETSECT_H_

@@ -32,7 +32,7 @@ enum thread_scope : int {
 #define __METAL_MEMORY_SCOPE_SYSTEM__ 4
 }  // namespace metal
 // Other devices and the host, too. MSL has no name for it, and programs define this one in namespace
-// metal, which hides what only a directive brings there.
+// metal, which hides names that only a directive brings there.
 namespace _msl_scopes {
 constexpr metal::thread_scope thread_scope_system =
     metal::thread_scope(__METAL_MEMORY_SCOPE_SYSTEM__);

@@ -35,7 +35,7 @@ struct bfloat {
             _msl::enable<_msl::is_bool_by_itself<C>> = 0>
   constexpr bfloat(C v) : _bits(round(float(v))) {}
 
-  // float, exactly, and from there what a float becomes.
+  // float, exactly, and from there the types that a float converts to.
   constexpr operator float() const { return value(); }
 
   constexpr float value() const { return __builtin_bit_cast(float, uint(_bits) << 16); }

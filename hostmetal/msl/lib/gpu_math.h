@@ -1,8 +1,8 @@
-// The C library's float functions for GPUs, where no C library is: what math.h asks for by name. Some
-// are the CPU's, too: those that become vector code, which calls of the C library do not.
-// Where an exact answer is cheap in double precision it is used (the result is then rounded once);
-// exp, log, sin and cos, which shaders call most, stay in float. Plain C++: tests compare it with
-// the C library on the CPU.
+// The C library's float functions for GPUs, where no C library is: the names of math.h. Some are the
+// CPU's, too: those that become vector code, which calls of the C library do not. Where an exact
+// answer is cheap in double precision it is used (the result is then rounded once); exp, log, sin and
+// cos, which shaders call most, stay in float. Plain C++: tests compare it with the C library on the
+// CPU.
 #pragma once
 
 namespace _msl {

@@ -1,4 +1,4 @@
-// Part of runtime.h, in its namespace: what the entry points of kernels on a GPU are made of.
+// Part of runtime.h, in its namespace: the parts of the entry points of kernels on a GPU.
 
 // The first parameter of every entry point; the runtime fills it in (hostmetal/src/cuda/stream.cc).
 struct Grid {
@@ -29,7 +29,8 @@ inline __attribute__((always_inline)) bool enter(const Grid& g, GpuLaunch& l, Po
     whole = whole && p.size[i] == size[i];
   }
   if (whole) return true;
-  // A clipped threadgroup has its threads in a row, as in Metal: simdgroups are full but for the last.
+  // A clipped threadgroup has its threads in a row, as in Metal: simdgroups are full except for the
+  // last.
   if (p.index >= p.size[0] * p.size[1] * p.size[2]) return false;
   if (p.size[1] != 1 || p.size[2] != 1 || p.local[0] != p.index) {
     p.local[0] = p.index % p.size[0];

@@ -96,7 +96,7 @@ template <int batches>
 inline void wait_for_products() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" : : "n"(batches) : "memory");
 }
-// Between what this thread has written to threadgroup memory and a barrier behind which the unit reads it.
+// Between this thread's writes to threadgroup memory and a barrier behind which the unit reads it.
 inline void show_to_products() { asm volatile("fence.proxy.async.shared::cta;" : : : "memory"); }
 
 }  // namespace _msl

@@ -135,7 +135,8 @@ bool other_faulted(const metallib_launch* launch) {
   return launch->fault && __atomic_load_n(&launch->fault->state, __ATOMIC_RELAXED) != 0;
 }
 
-// Sets what the threads of threadgroup n share of their position; returns how many they are.
+// Sets the part of their position that the threads of threadgroup n share; returns how many they
+// are.
 unsigned place_threadgroup(const metallib_launch* l, unsigned long n, Position& p) {
   const unsigned long row = n / l->threadgroups[0];
   p.threadgroup_position[0] = unsigned(n % l->threadgroups[0]);

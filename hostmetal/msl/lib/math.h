@@ -184,7 +184,7 @@ MSL_MATH2(max, __builtin_fmaxf(a, b))
 MSL_MATH2(min, __builtin_fminf(a, b))
 MSL_MATH2(fmod, MSL_LIBM(fmod)(a, b))
 MSL_MATH2(pow, MSL_LIBM(pow)(a, b))
-// Below zero, powr is not defined; fast math makes of powr(x, 2) what it makes of pow(x, 2): x * x.
+// Below zero, powr is not defined; fast math makes x * x of powr(x, 2), as of pow(x, 2).
 #ifdef _MSL_FAST_MATH
 MSL_MATH2(powr, MSL_LIBM(pow)(a, b))
 #else

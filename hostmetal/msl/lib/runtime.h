@@ -202,7 +202,8 @@ inline void run_fibers(Launch l, ulong first, ulong count, void* scratch) {
                       ((bytes + 63) & ~63ul) - kFiberTail);
   _msl_run_fibers(l, first, count, scratch, bytes, _msl_stack_bytes, fiber_body<K>, &body);
 }
-// How a kernel's threads run that meet, as lanes.py decides: 0 by fibers, else kLanes and more.
+// How the threads of a kernel with barriers run, as lanes.py decides: 0 by fibers, else kLanes and
+// more.
 enum : int {
   kLanes = 1,
   kBarriers = 2,     // simdgroups wait for each other
@@ -216,7 +217,7 @@ inline bool by_lanes(Launch l, int by) {
   return by & kAlignedRows ? whole && (line || l->threads[0] % size[0] % 32 == 0)
                            : line || (whole && l->threads[0] % size[0] % 32 == 0);
 }
-// By simdgroups: passed threadgroup memory, then what the scheduler has.
+// By simdgroups: passed threadgroup memory, then the scheduler's.
 template <class K>
 inline void run_lanes(Launch l, ulong first, ulong count, void* scratch, int by,
                       SimdgroupBody body) {
@@ -224,7 +225,7 @@ inline void run_lanes(Launch l, ulong first, ulong count, void* scratch, int by,
   void* const rest = static_cast<char*>(scratch) + ((threadgroup_bytes(l) + 63) & ~63ul);
   _msl_run_simdgroups(l, first, count, rest, _msl_stack_bytes, by & kBarriers, body, &arguments);
 }
-// One lane, given what of its position is its own: what lanes.py makes loops of.
+// One lane, given its own part of its position: lanes.py makes loops of it.
 template <class K>
 inline __attribute__((always_inline)) void lane_body(const void* arguments, const Position* group,
                                                      uint index, uint x, uint y, uint z) {
@@ -279,7 +280,7 @@ struct PointeeOf<T&> : metal::type_identity<T> {};
 template <class T>
 using pointee = typename PointeeOf<T>::type;
 
-// A derived function constant becomes what its initialiser says, now that the others have values.
+// A derived function constant becomes its initialiser's value, now that the others have values.
 template <class T, class V>
 inline void set_derived(constant T&, void* at, V value) {
   const T converted = T(value);

@@ -1,6 +1,6 @@
 // <metal_simdgroup>, <metal_quadgroup>, <metal_compute>: barriers and functions over the 32 lanes
-// of a simdgroup. Each function puts the lane's operands into its slot, meets the other lanes at
-// the same call, and takes its result out: the last lane to arrive computes it for all of them.
+// of a simdgroup. Each function puts the lane's operands into its slot, waits for the other lanes
+// at the same call, and takes its result out: the last lane to arrive computes it for all of them.
 #pragma once
 
 #include "atomic.h"
@@ -64,7 +64,7 @@ struct Xor {
   }
 };
 
-// `threadgroup float x[32] = {0}`: what every thread of the group does before they meet.
+// `threadgroup float x[32] = {0}`: the work of every thread of the group before the first barrier.
 template <class T>
 inline void zero(T& variable) {
   variable = T();

@@ -18,7 +18,7 @@ constexpr unsigned long kStagger = 32 * 128;
 constexpr unsigned long kFiberTail = kStagger + 64;  // of a group's scratch, behind the stacks
 
 // A simdgroup's slots, word after word: values that loops over lanes write lie side by side, and
-// lanes that meet elsewhere have their own places whatever the types.
+// lanes that wait elsewhere have their own places whatever the types.
 typedef unsigned (*Slots)[kSimdWidth];
 // Works on the slots of the lanes in `mask`, all at one call of one simdgroup function; leaves each
 // lane's result in its own slot.
@@ -36,8 +36,8 @@ struct Position {
 };
 
 typedef void (*Body)(const void* arguments, const Position& position);
-// A whole simdgroup, its lanes in loops: what lanes.py makes of a kernel. `group`: as a Position,
-// of which the thread's part is not set.
+// A whole simdgroup, its lanes in loops: lanes.py makes it of a kernel. `group`: as a Position, of
+// which the thread's part is not set.
 typedef void (*SimdgroupBody)(const void* arguments, const Position& group, unsigned simdgroup);
 
 }  // namespace _msl
@@ -122,7 +122,8 @@ inline void simd_barrier(unsigned long site) {
 #endif  // __NVPTX__
 
 namespace _msl {
-// Where a simdgroup function is called: on the CPU lanes meet only at the same place of the source.
+// Where a simdgroup function is called: on the CPU lanes wait for each other only at the same place
+// of the source.
 constexpr unsigned long place(unsigned line, unsigned column) {
   return (unsigned long)line << 32 | column;
 }

@@ -215,7 +215,7 @@ inline float detail(metal::vec<float, N> dx, metal::vec<float, N> dy, const meta
   return 0.5f * __builtin_log2f(x > y ? x : y);
 }
 inline void option(Sample& s, const metallib_texture*, metal::level o) { s.lod = o.value; }
-// Without neighbours to compare with, level 0 is what a bias is added to.
+// Without neighbours to compare with, a bias is added to level 0.
 inline void option(Sample& s, const metallib_texture*, metal::bias o) { s.lod = o.value; }
 inline void option(Sample& s, const metallib_texture*, metal::min_lod_clamp o) {
   if (s.lod < o.value) s.lod = o.value;
@@ -452,7 +452,7 @@ MSL_TEXTURE(texturecube_array)
   }
 };
 
-// Depth textures have one component; what is compared with is the sampler's compare_func.
+// Depth textures have one component; the comparison is the sampler's compare_func.
 #define MSL_DEPTH_TEXTURE(name, like)                                                   \
   template <class T, access A = access::sample>                                         \
   struct name : private like<T, A> {                                                    \

@@ -1,4 +1,4 @@
-// <metal_type_traits>, <metal_limits>, <metal_array>: what MSL offers of the C++ library.
+// <metal_type_traits>, <metal_limits>, <metal_array>: MSL's part of the C++ library.
 #pragma once
 
 #include "bfloat.h"

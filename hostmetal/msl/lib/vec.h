@@ -17,7 +17,8 @@ struct packed_vec;
 // An integer becomes a bfloat by a conversion of the user's kind, of which C++ makes one at a time.
 #define MSL_TO_BFLOAT(I, T) __is_integral(I) && __is_same(T, bfloat)
 
-// T: what a friend operator takes by value; both operands of vector or, implicitly, scalar type.
+// T: the type that a friend operator takes by value; both operands of vector or, implicitly, scalar
+// type.
 #define MSL_ARITHMETIC(M, F) \
   M(+, F) M(-, F) M(*, F) M(/, F) M(%, F) M(&, F) M(|, F) M(^, F) M(<<, F) M(>>, F)
 #define MSL_COMPARISONS(M, F) M(<, F) M(<=, F) M(>, F) M(>=, F) M(==, F) M(!=, F) M(&&, F) M(||, F)

@@ -1,7 +1,7 @@
-// Simdgroup matrices on a processor: what all lanes do together. A lane has two neighbours of a row. Where lanes are loops,
-// those of all 32 lie side by side (lane_arrays.py), which makes four blocks of 4 x 4, row after row each: upper left, upper
-// right, lower left, lower right. A simdgroup loads, multiplies and stores them once, a block a vector. By fibers, each
-// lane loads and stores its own, and they meet to multiply.
+// Simdgroup matrices on a processor: the operations of all lanes together. A lane has two neighbours of a row. Where
+// lanes are loops, those of all 32 lie side by side (lane_arrays.py), which makes four blocks of 4 x 4, row after row
+// each: upper left, upper right, lower left, lower right. A simdgroup loads, multiplies and stores them once, a block a
+// vector. By fibers, each lane loads and stores its own, and they wait for each other to multiply.
 #pragma once
 
 namespace _msl {

@@ -23,7 +23,7 @@ PACKAGE = Path(__file__).resolve().parents[1]
 INCLUDE = PACKAGE / "include"
 MACOS = platform.system() == "Darwin"
 # Libraries that use Metal call API that macOS 13 has. bfloat came into shaders with Metal 3.1, which that does not
-# load: built for it, they are without. CPU ops ask for less, what TensorFlow's wheels do (the Makefile).
+# load: built for it, they are without. CPU ops ask for less, the macOS of TensorFlow's wheels (the Makefile).
 OLDEST_MACOS = 13
 MACOS_WITH_BFLOAT = 14
 
@@ -45,7 +45,7 @@ class MissingToolError(RuntimeError):
 
 
 def macos_of_metal() -> str:
-    """The macOS from which on runs what uses Metal, as `MACOS_OF_METAL` in the environment or make's command line says.
+    """The oldest macOS for libraries that use Metal, from `MACOS_OF_METAL` in the environment or make's command line.
 
     Returns:
       E.g. "14.0", which is the default; on a machine with macOS 13 that is "13.0".
@@ -130,8 +130,8 @@ def objcxx_flags() -> list[str]:
 def objc_flags() -> list[str]:
     """Flags that Objective-C of either kind needs on Linux beside `header_flags()`."""
     return [
-        # The runtime is GCC's. Code for ObjFW's calls what it has, and its classes are not fixed in size, hence
-        # instance variables anywhere, properties without @synthesize, ARC: hostmetal/src/objc_classes.mm.
+        # The runtime is GCC's. Code for ObjFW's calls the functions that it has, and its classes are not fixed in size,
+        # hence instance variables anywhere, properties without @synthesize, ARC: hostmetal/src/objc_classes.mm.
         *("-fobjc-runtime=objfw", "-fexceptions", "-fobjc-exceptions"),
         *("-fconstant-string-class=NSConstantString", "-fno-strict-aliasing"),
         *("-D_NATIVE_OBJC_EXCEPTIONS", "-DGNUSTEP", "-DGNUSTEP_BASE_LIBRARY=1", "-DGNU_RUNTIME=1"),

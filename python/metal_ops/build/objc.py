@@ -134,9 +134,7 @@ class _Driver:
         self.words: list[str] = []
         self.frameworks = False
         self.sections: list[tuple[str, str, str]] = []  # (segment, section, file)
-        self.whole = (
-            ""  # -ObjC or -all_load: what of static libraries is linked whether it is called or not
-        )
+        self.whole = ""  # -ObjC or -all_load: static libraries are linked whole
         self.output: str | None = None
         self.link_only = False
         language = ""
@@ -268,7 +266,7 @@ class _Driver:
         objective_c = language.startswith("objective-c")
         # A Mac's objects may all become part of a library.
         own = ["-fPIC", *(flags.objc_flags() if objective_c else []), *flags.host_flags()]
-        # -std=c11 hides from glibc's headers what is beyond C, from a Mac's it hides nothing.
+        # -std=c11 hides extensions of glibc's headers, and none of a Mac's.
         if language == "objective-c" and any(_STRICT.match(word) for word in words):
             own.append("-D_DEFAULT_SOURCE=")
         quiet = ["-Wno-unused-command-line-argument"] if links else []
@@ -409,7 +407,7 @@ def _call(command: Sequence[str], text: str | None = None) -> int:
 
 def add_parser(subparsers: Any) -> None:
     """Adds `objc`; all of its arguments are the compiler's."""
-    # No prefix characters: what starts with a dash is the compiler's to understand.
+    # No prefix characters: arguments that start with a dash are the compiler's.
     parser: argparse.ArgumentParser = subparsers.add_parser(
         "objc", add_help=False, prefix_chars="\0", help="Compile and link hosts that use Metal"
     )

@@ -4,7 +4,7 @@ Layer norm, RMS norm, gated units and attention that are written in elementary o
 
 A graph pass does it when a `tf.function` is run for the first time, on the nodes that TensorFlow places on the Metal
 device; so in Keras' `fit` and `predict`, in SavedModels, in loops and branches. Results stay the same within rounding,
-gradients are untouched, and eager ops and XLA are left alone. `explain` shows what it does to a function.
+gradients are untouched, and eager ops and XLA are left alone. `explain` shows its changes of a function.
 
 It is on by default. `METAL_OPS_FUSION=0` switches it off, `METAL_OPS_FUSION=bias,residual` uses these patterns only.
 A function that has been run keeps its optimized graph: switches act on functions that have not been run yet.

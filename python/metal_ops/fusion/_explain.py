@@ -1,4 +1,4 @@
-"""`explain`: what the fusion pass does to a function, and why not more."""
+"""`explain`: the fusion pass' changes of a function, and the reasons where it made none."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ __all__ = ["explain"]
 
 
 def explain(fn: Any, *args: Any, **kwargs: Any) -> Explanation:
-    """Says what the fusion pass does to a function under the present switches, without running the function.
+    """Reports the fusion pass' changes of a function under the present switches, without running the function.
 
-    TensorFlow inlines and places the function as before its first run, and the pass itself reports: what became one
-    node, and for each other Conv2D, MatMul and norm, gate or attention the condition that failed.
+    TensorFlow inlines and places the function as before its first run, and the pass itself reports: the nodes that
+    became one, and for each other Conv2D, MatMul and norm, gate or attention the condition that failed.
 
     Args:
       fn: A `tf.function`, a concrete function such as a signature of a SavedModel, a Keras model, or any function of
@@ -104,13 +104,13 @@ def _concrete(tf: Any, fn: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -
 
 
 def _describe(node: Any, tensor: Any, captured: Any) -> None:
-    """Writes what TensorFlow knows of an argument when it instantiates the function: shape, or variable's shape."""
+    """Writes TensorFlow's facts of an argument when it instantiates the function: shape, or variable's shape."""
     if tensor.dtype != "resource":
         node.attr["_output_shapes"].list.shape.append(tensor.shape.as_proto())
         return
     if captured is not None:
         node.device = captured.device
-    # No public name: what a handle's variable looks like. Without it shapes of variables count as unknown.
+    # No public name: the shape of a handle's variable. Without it shapes of variables count as unknown.
     for each in (captured, tensor):
         data = getattr(each, "_handle_data", None)
         if data is not None and data.is_set:

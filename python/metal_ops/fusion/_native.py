@@ -14,7 +14,7 @@ from metal_ops import _library
 def _functions() -> ctypes.CDLL:
     _library.load()
     library = ctypes.CDLL(str(_library.PATH))
-    # As a pointer, not as c_char_p: ctypes would copy the text and lose what has to be freed.
+    # As a pointer, not as c_char_p: ctypes would copy the text and lose the pointer to free.
     for name in ("patterns", "state", "explain"):
         getattr(library, f"metal_ops_fusion_{name}").restype = ctypes.c_void_p
     library.metal_ops_fusion_explain.argtypes = [ctypes.c_char_p, ctypes.c_size_t]

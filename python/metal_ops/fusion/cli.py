@@ -1,4 +1,4 @@
-"""`python -m metal_ops fusion`: lists the fusion patterns, and explains what they do to a SavedModel."""
+"""`python -m metal_ops fusion`: lists the fusion patterns, and explains their changes of a SavedModel."""
 
 from __future__ import annotations
 

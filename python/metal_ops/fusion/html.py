@@ -26,7 +26,7 @@ ATTRIBUTE_LENGTH = 200
 def render(explanation: Explanation, title: str | None = None) -> str:
     """Renders an explanation as one self-contained HTML page.
 
-    The page shows the graph before and after, fused regions in one colour on both sides, what was not fused and why.
+    The page shows the graph before and after, fused regions in one colour on both sides, and the reasons of the rest.
     It can be searched, moved and zoomed, and loads nothing: its content security policy forbids it.
 
     Args:
@@ -55,7 +55,7 @@ def render(explanation: Explanation, title: str | None = None) -> str:
         # "</script>" in a name would end the data.
         "data": json.dumps(content, separators=(",", ":")).replace("<", "\\u003c"),
     }
-    # In one pass: what is put in is not searched again.
+    # In one pass: inserted text is not searched again.
     return re.sub(
         r"\$(title|style|script|data)\b",
         lambda found: parts[found[1]],

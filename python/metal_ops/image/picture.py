@@ -134,7 +134,7 @@ def _npy(path: Path) -> np.ndarray:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # NumPy's remarks on headers that it can read
             array = np.load(path, mmap_mode="r", allow_pickle=False)
-    except Exception as why:  # NumPy raises what its parsers raise
+    except Exception as why:  # NumPy raises all errors of its parsers
         reason = str(why).splitlines()[0] if str(why) else type(why).__name__
         raise PictureError(f"{path}: not a readable .npy file: {reason[:200]}.") from None
     if array.dtype != np.uint8 or array.ndim != 3 or array.shape[2] != 3:

@@ -62,7 +62,7 @@ class Recurrent(keras.layers.Layer):
         return config
 
     def _fits(self) -> bool:
-        """Whether the op computes what the arguments ask for."""
+        """Whether the op computes the function that the arguments ask for."""
         return True
 
     def _sequence(self, x: tf.Tensor, states: list[tf.Tensor], mask: Any) -> Any:

@@ -15,7 +15,7 @@ _keras.require_tensorflow_backend()
 
 
 class ProjectedLSTMCell(keras.layers.LSTMCell):
-    """Keras' weights, those of the state's product and of the projection but for the state's size."""
+    """Keras' weights, those of the state's product and of the projection except the state's size."""
 
     projection: int
 
@@ -57,7 +57,7 @@ class LSTM(Recurrent, keras.layers.LSTM):
 
     Input: [batch, time, features], or a RaggedTensor of such sequences: then so are the states of all steps.
     Output: [batch, units], or [batch, time, units] with return_sequences; with return_state h and c, too. In the
-      layer's compute dtype. With a projection its size is in place of units, but for c.
+      layer's compute dtype. With a projection its size is in place of units, except for c.
 
     Raises:
       TypeError: The dtype policy computes in float64.

@@ -18,7 +18,7 @@ class MultiHeadAttention(keras.layers.MultiHeadAttention):
     """`keras.layers.MultiHeadAttention` by `metal_ops.scaled_dot_product_attention`.
 
     Arguments, weights, their names and the call are Keras'; weights of one load into the other. Memory grows with the
-    lengths and not with their product, `use_causal_mask` and `sliding_window` skip what no query sees where both
+    lengths and not with their product, `use_causal_mask` and `sliding_window` skip keys that no query sees where both
     lengths are known to be equal, and dropout drops other weights than Keras' does. `return_attention_scores=True`,
     which asks for the matrix, and inputs of more than one axis of attention are computed by Keras itself.
 

@@ -21,7 +21,7 @@ class QuantizedConv2D(Quantized, keras.layers.Conv2D):
     with those of the next position.
 
     `QuantizedConv2D.from_layer(conv, bits=4, block=32, symmetric=False, per_tensor=False, scales=None, lookup=None)`
-    makes it of a built Conv2D, as `layers.QuantizedDense` is made, which says what is trained, too.
+    makes it of a built Conv2D, as `layers.QuantizedDense` is made, whose page names the trained variables, too.
 
     Args:
       *args: Keras' arguments: filters, kernel_size and so on, except those about training a kernel.

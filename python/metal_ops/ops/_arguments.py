@@ -70,7 +70,7 @@ def integer(op: str, argument: str, value: Any) -> int:
 
 def number(op: str, argument: str, value: Any) -> float:
     """The value if it is a number that is known when a graph is built."""
-    if type(value) is float:  # most are; what follows takes ten times as long
+    if type(value) is float:  # most are; the calls below take ten times as long
         return value
     if isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool):
         try:
@@ -132,12 +132,12 @@ def _short(value: Any) -> str:
 def as_floats(
     op: str, argument: str, value: Any, allowed: Iterable[tf.DType] = FLOATS, why: str = ""
 ) -> tf.Tensor:
-    """The value as a tensor of an allowed dtype; what is no tensor yet becomes float32."""
+    """The value as a tensor of an allowed dtype; other values become float32."""
     return _convert(op, argument, value, tuple(allowed), tf.float32, why)
 
 
 def as_dtype(op: str, argument: str, value: Any, dtype: tf.DType) -> tf.Tensor:
-    """The value as a tensor of the dtype that another argument has; what is no tensor yet becomes that."""
+    """The value as a tensor of the dtype that another argument has; values that are no tensors become that."""
     return _convert(op, argument, value, (dtype,), dtype, "")
 
 
@@ -151,7 +151,7 @@ def as_dtype_of(op: str, argument: str, value: Any, **reference: tf.Tensor) -> t
 
 
 def as_indices(op: str, argument: str, value: Any) -> tf.Tensor:
-    """The value as an int32 or int64 tensor; what is neither a tensor nor a NumPy array becomes int32."""
+    """The value as an int32 or int64 tensor; values that are neither tensors nor NumPy arrays become int32."""
     default = None if hasattr(value, "dtype") else tf.int32
     return _convert(op, argument, value, INDICES, default, "")
 

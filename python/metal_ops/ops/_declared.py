@@ -146,7 +146,7 @@ def call(
     ):
         if plain is not None:
             like = chosen.get(plain.chooses)
-            # Most are tensors of the right type already; what follows takes longer than the op.
+            # Most are tensors of the right type already; the steps below take longer than the op.
             fits = isinstance(value, tf.Tensor) and value.dtype in plain.dtypes
             if not fits or (like is not None and value.dtype != like[1].dtype):
                 value = _converted(label, argument, value, op, given_as, like, values)
@@ -225,7 +225,7 @@ def _in_public_words(label: str, function: str, names: Iterable[str], text: str)
 
 
 def attributes(op: tf.Operation) -> dict[str, Any]:
-    """The attributes of an operation that are no types: what its gradient takes as well."""
+    """The attributes of an operation that are no types: its gradient takes them as well."""
     values = {name: op.get_attr(name) for name in declarations()[op.type.lower()].attrs}
     return {
         name: value.decode() if isinstance(value, bytes) else value

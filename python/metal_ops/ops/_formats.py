@@ -10,7 +10,7 @@ from metal_ops.ops import _arguments
 
 _SCALES = (tf.float32, tf.float16)
 _LOOKUP_BITS = (2, 3, 4, 6, 8)
-_BLOCK = 32  # what `block` is if nothing is said
+_BLOCK = 32  # the default of `block`
 
 
 class Format(NamedTuple):

@@ -53,7 +53,7 @@ def sequence(
       The names and the tensors, in the op's order.
 
     Raises:
-      TypeError: A dtype is not what the op takes.
+      TypeError: A dtype is not one of the op's.
       ValueError: Nothing is fused, bias and batch_norm are both given, or a name is unknown.
     """
     names: list[str] = []

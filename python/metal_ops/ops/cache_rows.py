@@ -1,4 +1,4 @@
-"""Rows written into a variable in place, each sequence's at a place of its own: what `metal_ops.KVCache` is made of."""
+"""Rows written into a variable in place, each sequence's at a place of its own, for `metal_ops.KVCache`."""
 
 from __future__ import annotations
 

@@ -161,7 +161,7 @@ def _softmax(op: str, logits: tf.Tensor, targets: Any, options: dict[str, Any]) 
             )
         targets = tf.cast(targets, tf.float32)
     flat, restore = _arguments.flatten_points(op, "logits", logits)
-    if logits.shape.rank != 2:  # else the op says what does not fit
+    if logits.shape.rank != 2:  # else the op names the misfit
         meaning = "logits without the classes" if sparse else "logits"
         rows = logits.shape[:-1] if sparse else logits.shape
         if not targets.shape.is_compatible_with(rows):

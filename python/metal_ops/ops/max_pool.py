@@ -25,8 +25,8 @@ def max_pool_with_global_indices(
 
     That is `tf.nn.max_pool_with_argmax` with places counted over the whole batch, so that `tf.gather` and `max_unpool`
     take them as they are, and with a gradient that can be differentiated again. Among equal values in a window the
-    first one counts. It takes as long as TensorFlow's op: on the Metal device what `tf.nn.max_pool2d` takes, on the CPU
-    about eight times that.
+    first one counts. It takes as long as TensorFlow's op: on the Metal device as `tf.nn.max_pool2d`, on the CPU about
+    eight times that.
 
     Args:
       x: [batch, height, width, channels] float32, float16 or bfloat16.
@@ -92,7 +92,7 @@ def max_unpool(values: Any, indices: Any, shape: Any, name: str | None = None) -
     """Values put back to where `max_pool_with_global_indices` found them, and zeros elsewhere.
 
     Where windows overlap and several found the same place, it has the sum of their values, as the gradient of the
-    pooling has. The gradient is what lies at the places.
+    pooling has. The gradient is the values at the places.
 
     Args:
       values: Any shape, float32, float16 or bfloat16.

@@ -155,7 +155,7 @@ class Blocks:
     def rounded(
         self, least: tf.Tensor, greatest: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """Codes, scales and minima for steps from `least` to `greatest`, all float32; what lies outside is clipped."""
+        """Codes, scales and minima for steps from `least` to `greatest`, all float32; values outside are clipped."""
         steps = 2.0**self._form.bits - 1
         if self._form.symmetric:
             # From -2^(bits - 1) + 1 on, so that both signs have as many.
@@ -244,9 +244,8 @@ def quantized_matmul(
 
     With `dynamic` each row of x is rounded to integers from -127 to 127 of a step of its own, max |x| / 127, as
     Dettmers et al. 2022, "LLM.int8()", [arXiv:2208.07339](https://arxiv.org/abs/2208.07339), have it, and products of
-    integers are summed as such up to a block's end. Each number of x is off by up to half a step, which is what a row
-    with one number far beyond the others suffers from. Rows that are not finite give NaN; the gradient is that without
-    rounding.
+    integers are summed as such up to a block's end. Each number of x is off by up to half a step, from which a row with
+    one number far beyond the others suffers. Rows that are not finite give NaN; the gradient is that without rounding.
 
     Args:
       x: [..., inputs] float32, float16 or bfloat16.

@@ -51,7 +51,7 @@ def lstm(
 
     The product with x is one for all steps, of float16 rounded once, with the bias. A thread of the CPU takes its
     sequences through all steps. States and sums are float32 whatever the dtype. Where a step is masked, or behind a
-    sequence's length, the state stays what it was, and is the output. Deterministic.
+    sequence's length, the state stays the same, and is the output. Deterministic.
 
     Args:
       x: [batch, time, features] float32, float16 or bfloat16; or a RaggedTensor [batch, (time), features].

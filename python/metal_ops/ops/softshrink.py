@@ -45,5 +45,5 @@ def _softshrink_gradient(op: tf.Operation, d_activations: tf.Tensor) -> tf.Tenso
 
 @tf.RegisterGradient("SoftshrinkGrad")
 def _softshrink_grad_gradient(op: tf.Operation, d_backprops: tf.Tensor) -> list[tf.Tensor | None]:
-    """Linear in the gradients; in the features it is constant but for two points."""
+    """Linear in the gradients; in the features it is constant except at two points."""
     return [raw_ops.softshrink_grad(d_backprops, op.inputs[1], lambd=op.get_attr("lambd")), None]

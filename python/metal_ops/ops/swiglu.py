@@ -16,8 +16,8 @@ __theme__ = "Fused layers"
 def swiglu(gate: Any, up: Any = None, name: str | None = None) -> tf.Tensor:
     """A gated linear unit: silu(gate) up, silu(x) = x / (1 + exp(-x)).
 
-    Shazeer 2020, "GLU variants improve transformer", [arXiv:2002.05202](https://arxiv.org/abs/2002.05202): what stands
-    between the products of a transformer's feed-forward part, swiglu(x W, x V) W2. One pass over memory, computed in
+    Shazeer 2020, "GLU variants improve transformer", [arXiv:2002.05202](https://arxiv.org/abs/2002.05202): the part
+    between the products of a transformer's feed-forward block, swiglu(x W, x V) W2. One pass over memory, computed in
     float32 whatever the dtype; the gradients computes silu again and keeps nothing.
 
     Args:

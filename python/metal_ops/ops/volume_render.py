@@ -154,7 +154,7 @@ def render_weights(
 ) -> SampleWeights:
     """The weights of `volume_render` alone, and the transmittance up to each sample.
 
-    For proposal networks, for visibility, and for compositing what is no colour.
+    For proposal networks, for visibility, and for compositing values other than colours.
 
     Args:
       sigmas: As in `volume_render`, like all other arguments.

@@ -40,7 +40,7 @@ class FusedOptimizer(keras.optimizers.Optimizer):
         variables = list(
             self._trainable_variables if trainable_variables is None else trainable_variables
         )
-        if len(grads) == len(variables):  # else Keras says what is wrong
+        if len(grads) == len(variables):  # else Keras names the error
             grads = [
                 _dense(gradient, variable)
                 for gradient, variable in zip(grads, variables, strict=True)

@@ -33,8 +33,8 @@ class Adam(FusedOptimizer, keras.optimizers.Adam):
     Args:
       *args: As for `keras.optimizers.Adam`.
       skip_zero_rows: Leaves rows of a variable (slices of its first dimension) whose gradient is all zero as they are,
-        moments and weight decay included, as instant-ngp does with its hash table: what no sample touched does not
-        drift, and needs no memory traffic but the gradient's. Applies to all variables of the optimizer.
+        moments and weight decay included, as instant-ngp does with its hash table: rows that no sample touched do not
+        drift, and need no memory traffic but the gradient's. Applies to all variables of the optimizer.
       **kwargs: As for `keras.optimizers.Adam`.
 
     Example:

@@ -1,8 +1,8 @@
 """Packages: a function's optimized graph, its weights and its compiled shaders in one file.
 
 `save` makes one of a `tf.function`, a Keras model or a SavedModel, `load` returns it as a function that runs without
-tracing and without a compiler, in another process and on another machine of the same kind. `inspect` says what is in
-it. A package is code: load those that you trust. `docs/package.md` has the file's layout.
+tracing and without a compiler, in another process and on another machine of the same kind. `inspect` lists its
+contents. A package is code: load those that you trust. `docs/package.md` has the file's layout.
 
 Example:
   >>> @tf.function(input_signature=[tf.TensorSpec([None, 3], name="x")])

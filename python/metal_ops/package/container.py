@@ -1,6 +1,6 @@
 """The file: a zip archive of stored members that begin at multiples of 64 bytes, so that weights are mapped, not read.
 
-`manifest.json` says what is in it, with the SHA-256 of each other member. Whatever the bytes of a file, `open_file`
+`manifest.json` lists its contents, with the SHA-256 of each other member. Whatever the bytes of a file, `open_file`
 returns or raises PackageError: it looks at sizes before it reads, and nothing is ever unpacked to a path.
 """
 
@@ -198,7 +198,7 @@ def _places(path: Path, mapped: mmap.mmap, data: memoryview) -> dict[str, tuple[
     try:
         archive: Any = zipfile.ZipFile(_Bytes(mapped))  # type: ignore[arg-type]
         infos = archive.infolist()
-    # NotImplementedError, struct.error, ValueError, RecursionError, ...: what zipfile says of damaged archives.
+    # NotImplementedError, struct.error, ValueError, RecursionError, ...: zipfile's errors for damaged archives.
     except Exception:
         raise cut from None
     if len(infos) > MAX_MEMBERS:
@@ -227,5 +227,5 @@ def _places(path: Path, mapped: mmap.mmap, data: memoryview) -> dict[str, tuple[
 
 
 def platform_name() -> str:
-    """ "linux-x86_64": what compiled shaders run on."""
+    """The platform that compiled shaders run on, such as "linux-x86_64"."""
     return f"{sys.platform}-{platform.machine()}"

@@ -74,7 +74,7 @@ def each_node(graph: Any) -> Iterator[Any]:
 
 
 def clean(graph: Any) -> None:
-    """Leaves out what only this process' TensorFlow wants to know, and functions that nothing calls."""
+    """Leaves out entries for this process' TensorFlow alone, and functions that nothing calls."""
     for node in each_node(graph):
         for name in [name for name in node.attr if name in _PRIVATE or name.startswith("_handle_")]:
             del node.attr[name]

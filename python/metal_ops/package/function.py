@@ -53,7 +53,7 @@ def make(
 
     wrapped = tf.compat.v1.wrap_function(body, specs)
     for entry, tensor in zip(outputs, wrapped.outputs, strict=True):
-        # Each knows what the other may not: sizes that were fixed, and those after a loop.
+        # Each knows sizes that the other may not: those that were fixed, and those after a loop.
         entry["shape"] = sizes(tensor.shape.merge_with(entry["shape"]))
     stateful = {op.type for op in wrapped.graph.get_operations() if op.op_def.is_stateful}
     # Functions that are left, loops and those that XLA compiles, have no public name for their ops.

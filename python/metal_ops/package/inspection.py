@@ -1,4 +1,4 @@
-"""`inspect`: what is in a package, without loading it."""
+"""`inspect`: the contents of a package, without loading it."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ class Inspection:
       inputs: The function's arguments.
       outputs: Its results.
       ops: How many nodes there are by op.
-      fused: The fused nodes: what each does, and how many there are.
+      fused: The fused nodes: the steps of each, and how many there are.
       weights: The weights that are mapped, the largest first, and the bytes of each.
       bytes: The file's size.
       shaders: By member its kernels and the targets it was compiled for.
-      damaged: Members that are not what was saved, by their hashes.
+      damaged: Members that differ from those saved, by their hashes.
 
     Example:
       >>> path = metal_ops.package.save(tf.nn.relu, "relu.mpkg", shapes=[[None]])
@@ -67,7 +67,7 @@ class Inspection:
 
 
 def inspect(path: str | Path) -> Inspection:
-    """Says what is in a package. Nothing of it is run.
+    """Lists the contents of a package. Nothing of it is run.
 
     Args:
       path: The file that `save` wrote.

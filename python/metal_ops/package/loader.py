@@ -274,7 +274,7 @@ def _function(file: File, device: str) -> Function:
 
 def _weights(file: File, device: str) -> list[Any]:
     content = np.frombuffer(file.member(manifest.WEIGHTS), np.uint8)
-    tf.config.list_logical_devices()  # before it has looked for devices, TensorFlow copies what it is given
+    tf.config.list_logical_devices()  # before it has looked for devices, TensorFlow copies its arguments
     weights = []
     for entry in file.manifest["weights"]:
         spec = spec_of(entry)

@@ -21,7 +21,7 @@ from metal_ops.package.signature import paths, sizes
 
 # Smaller constants stay in the graph: as an argument, one would cost a call more than it saves at load.
 EXTERNAL_BYTES = 16 << 10
-# Whole numbers of more elements are quantized weights: folding would store what they stand for.
+# Integers of more elements are quantized weights: folding would store their float values.
 QUANTIZED_ELEMENTS = 64
 # Grappler gets weights that it may fold as constants in a message, which can have 2 GiB.
 FOLDABLE_BYTES = 1 << 30
@@ -50,8 +50,8 @@ def save(
       shapes: Shapes by the names of inputs, or in their order: sizes that are unknown in the function can be fixed, and
         None leaves them open. A function without an input signature is traced with them: `tf.TensorSpec`s, or shapes
         that stand for float32.
-      specialize: Values by the names of inputs, which are inputs no more: what follows from them is computed now. A
-        function without an input signature gets Python's numbers and words as they are, and may branch on them.
+      specialize: Values by the names of inputs, which are inputs no more: values that follow from them are computed
+        now. A function without an input signature gets Python's numbers and words as they are, and may branch on them.
       device: "CPU" or "METAL"; None for METAL if it is loaded, else the CPU.
       targets: The targets of shaders in Metal: a processor as clang's -march has them ("x86-64-v3"), and GPUs ("sm_80",
         "sm_90"). None for the compiler's own processor, and both GPUs if the device is one.
@@ -60,8 +60,8 @@ def save(
       The path.
 
     Raises:
-      PackageError: The function changes variables, calls Python, or holds what a file cannot; an argument does not fit;
-        or the file cannot be written.
+      PackageError: The function changes variables, calls Python, or holds objects that a file cannot; an argument does
+        not fit; or the file cannot be written.
 
     Example:
       >>> def scaled(x, factor):
@@ -222,7 +222,7 @@ def _variable(traced: tracing.Traced, handle: Any, name: str, graph: Any) -> Any
         if node.op == "ReadVariableOp" and freeze.source(node.input[0])[0] == name:
             dtype = tf.as_dtype(node.attr["dtype"].type)
             return tf.raw_ops.ReadVariableOp(resource=handle, dtype=dtype)
-    # A table or a variable that is nowhere read: the node that takes it says what it is.
+    # A table or a variable that is nowhere read: the node that takes it names its kind.
     for node in graph.node:
         if any(freeze.source(each)[0] == name for each in node.input):
             freeze._refuse(node)

@@ -45,7 +45,7 @@ def split(targets: Sequence[str]) -> tuple[str | None, tuple[str, ...]]:
 
 
 def take_out(graph: Any, targets: Sequence[str]) -> tuple[dict[str, bytes], list[dict[str, Any]]]:
-    """Compiles what is text, and leaves references in the graph.
+    """Compiles shaders that are text, and leaves references in the graph.
 
     Args:
       graph: A GraphDef, changed.
@@ -71,7 +71,7 @@ def take_out(graph: Any, targets: Sequence[str]) -> tuple[dict[str, bytes], list
         if key not in by_text:
             is_text = not source.startswith(MAGIC)
             if is_text and sys.platform == "darwin":
-                # Apple's compiler keeps what it makes of a text for the machine it runs on.
+                # Apple's compiler keeps the code of a text for the machine it runs on.
                 compiled, made_for = source, ["source"]
             elif is_text:
                 compiled = _compile(function, source, fast_math, processor, gpus)

@@ -85,7 +85,7 @@ def build(structure: Any, values: Sequence[Any]) -> Any:
     """The inverse of `describe`.
 
     Raises:
-      ValueError: The JSON is not what `describe` makes.
+      ValueError: The JSON is not one that `describe` makes.
     """
     if structure is None:
         return None

@@ -36,7 +36,7 @@ class Traced:
 
 
 def trace(source: Any, signature: str, shapes: Any, specialize: Mapping[str, Any]) -> Traced:
-    """Traces what `save` is given.
+    """Traces the argument of `save`.
 
     Args:
       source: See `save`.

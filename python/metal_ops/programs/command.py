@@ -153,7 +153,7 @@ def add_checkpoint_every(group: argparse._ArgumentGroup) -> None:
 
 
 def add_output(parser: argparse.ArgumentParser, default: str) -> argparse._ArgumentGroup:
-    """Where the results go; `default` says what an unnamed run is called."""
+    """Where the results go; `default` is the name of an unnamed run."""
     group = parser.add_argument_group("output")
     group.add_argument(
         "--name", type=folder_name, default=None, help=f"of the run ({default}, numbered)"

@@ -132,7 +132,7 @@ def _meet(cluster: Cluster) -> Any:
         tf.train.ClusterSpec({job: list(found) for job, found in cluster.jobs.items()}),
         task_type=cluster.job,
         task_id=cluster.index,
-        num_accelerators={"GPU": 0},  # what workers say goes through host memory
+        num_accelerators={"GPU": 0},  # messages of workers go through host memory
         rpc_layer="grpc",
     )
     try:

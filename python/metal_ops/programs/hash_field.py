@@ -1,4 +1,4 @@
-"""A hash grid and a small network behind it: what programs fit to something, and its configuration and options."""
+"""A hash grid and a small network behind it, which programs fit to data, and its configuration and options."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class FieldConfig:
 
 
 def add_field(parser: argparse.ArgumentParser, model: FieldConfig, finest: str = "") -> None:
-    """The options of a field; `finest` says what the finest resolution is if it is left out, if not the model's."""
+    """The options of a field; `finest` describes the finest resolution if it is left out, if not the model's."""
     group = parser.add_argument_group("model")
     for name, option, what in _OPTIONS:
         default = None if finest and name == "finest_resolution" else getattr(model, name)

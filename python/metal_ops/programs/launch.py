@@ -115,7 +115,7 @@ def _share(environment: Mapping[str, str], rank: int, count: int) -> dict[str, s
 
 
 def use_own_share(environment: MutableMapping[str, str]) -> None:
-    """Leaves to others of this machine, which `horovodrun` started, what is theirs."""
+    """Leaves the others' share to the processes of this machine that `horovodrun` started."""
     rank, count = (int(environment[f"HOROVOD_LOCAL_{what}"]) for what in ("RANK", "SIZE"))
     environment.update(_share(environment, rank, count))
 
@@ -238,7 +238,7 @@ def _failed(program: str, group: list[_Worker]) -> int | None:
     killed = [worker for worker in group if worker.code is not None and worker.code < 0]
     for worker in group:
         code = worker.code
-        # A worker that reads another's memory while that one is killed may fail by what it finds there.
+        # A worker that reads another's memory while that one is killed may fail by the bytes it finds there.
         if not killed and code is not None and code > 0 and code != LOST:
             words = worker.said()
             if len(group) > 1 and worker.rank:

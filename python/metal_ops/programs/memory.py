@@ -24,7 +24,7 @@ MEMORY = (
 )
 _PIECE = 1 << 18  # values that a thread takes at once
 _MOST_THREADS = 8  # they wait for memory, not for arithmetic
-_ALIGNED = 64  # TensorFlow copies what is not
+_ALIGNED = 64  # TensorFlow copies others
 _PAGE = 1 << 16
 _UNUSED = 3  # references of the list itself, of the loop, and of the call's argument
 _MOST_RESULTS = 4

@@ -89,7 +89,7 @@ def curve(
     title: str,
     log: bool = False,
 ) -> None:
-    """Plots what was measured over training time, as a PNG.
+    """Plots a measure over training time, as a PNG.
 
     Args:
       path: Where to.

@@ -312,7 +312,7 @@ def open_npz(path: Path, error: type[ProgramError], what: str) -> Iterator[Array
     Args:
       path: The file.
       error: The error to raise.
-      what: The file is called so in sentences: "not a readable ...".
+      what: The file's name in sentences: "not a readable ...".
 
     Raises:
       error: Missing, damaged, or made to take more memory than any machine has; also from reads inside of the block.
@@ -329,5 +329,5 @@ def open_npz(path: Path, error: type[ProgramError], what: str) -> Iterator[Array
                 yield Arrays(path, archive, error)
         except ProgramError:
             raise
-        except Exception as why:  # zipfile, zlib and NumPy raise what their parsers raise
+        except Exception as why:  # zipfile, zlib and NumPy raise all errors of their parsers
             raise error(f"{path}: not a readable {what}: {_words(why)}.") from None

@@ -68,7 +68,7 @@ def record_from(header: dict[str, Any], name: str, kind: type[_Config], where: s
 
 
 def number_from(header: dict[str, Any], name: str, where: str, least: float, most: float) -> Any:
-    """The number that a field of a header holds: whole, but for seconds."""
+    """The number that a field of a header holds: whole, except for seconds."""
     value: Any = header.get(name)
     fits = is_number(value) and (isinstance(value, int) or name == "seconds")
     if not (fits and least <= value <= most):

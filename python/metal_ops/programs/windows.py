@@ -17,7 +17,7 @@ _NAME_BYTES = 64  # of hostmetal.h
 
 
 class Window(NamedTuple):
-    """Where kernels of this worker's device find what workers say.
+    """Where kernels of this worker's device find the workers' messages.
 
     Attributes:
       begins: Addresses of every worker's part, by its rank. All of it begins as zeros.

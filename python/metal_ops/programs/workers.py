@@ -70,7 +70,7 @@ class Workers:
         return self.rank == 0
 
     def stop_with(self, asked: Callable[[], bool]) -> Callable[[], bool]:
-        """Whether to stop, which all answer alike, where `asked` says what this one was asked."""
+        """Whether to stop, which all answer alike, where `asked` is this one's own answer."""
         self.asking = asked
         return lambda: self.stopped
 
@@ -226,7 +226,7 @@ class Workers:
 
         def by_rows() -> tuple[tf.Tensor, tf.Tensor]:
             values = tf.gather(whole, touched)
-            # Row numbers travel among the values, as their bits; what is left over adds nothing to row 0.
+            # Row numbers travel among the values, as their bits; the remaining ones add nothing to row 0.
             numbers = tf.bitcast(tf.cast(touched, tf.int32), tf.float32)[:, None]
             own = tf.pad(
                 tf.concat([numbers, values], 1), [[0, capacity - tf.size(touched)], [0, 0]]

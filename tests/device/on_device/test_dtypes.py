@@ -276,7 +276,7 @@ def test_functions_of_small_and_large_complex_numbers():
         got = on_device(getattr(raw, name)(x=put(x)))
         with tf.device("CPU:0"):
             expected = getattr(raw, name)(x=tf.constant(x.astype("complex128"))).numpy()
-        # The parts apart from each other, where neither is what cancellation left of the other.
+        # The parts apart from each other, where neither is the other's rounding error after cancellation.
         off = np.abs(got - expected) / (2**-23 * np.maximum(np.abs(expected), 1e-30))
         assert np.nanmax(off) <= 16, (name, x[np.nanargmax(off)], got[np.nanargmax(off)])
 

@@ -53,7 +53,7 @@ def twice(op, **arguments) -> tf.Tensor:
 
 erfc = np.vectorize(math.erfc, otypes=["float64"])
 
-# Oracle, what random numbers of [-4, 4] are mapped to, units in the last place of float32.
+# Oracle, the map of random numbers of [-4, 4], units in the last place of float32.
 UNARY = {
     "Abs": (np.abs, None, 0),
     "Acos": (np.arccos, lambda x: x / 4, 4),

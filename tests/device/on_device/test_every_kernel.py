@@ -78,7 +78,7 @@ def compare(op: str, found: Results, i: int) -> None:
 
 
 def agree(dtype: str, measured: float, committed: float) -> bool:
-    """Within a factor of two, as sums differ by a machine's SIMD; what is rounded once or twice anyway."""
+    """Within a factor of two, as sums differ by a machine's SIMD; results that are rounded once or twice anyway."""
     small, large = sorted([measured, committed])
     return large <= max(2 * small, UNIT[dtype])
 

@@ -1,5 +1,5 @@
-"""Gradients of every op of the device that has one, by `tf.test.compute_gradient`: what TensorFlow's gradient functions
-make of the device's ops against differences of the op's results.
+"""Gradients of every op of the device that has one, by `tf.test.compute_gradient`: TensorFlow's gradient functions of
+the device's ops against differences of the op's results.
 
 An op is called along two directions through all of its floats at once, and its results are summed up with two sets of
 weights: any element of any gradient that is wrong shows, in six calls instead of thousands.
@@ -205,7 +205,7 @@ def gradients_in_a_graph(op: str, given: dict, moving: dict) -> list:
 @pytest.mark.full("traces a graph of each gradient, whose values test_gradient compares")
 @pytest.mark.usefixtures("soft_placement")
 def test_what_gradients_are_made_of_has_kernels(monkeypatch):
-    """In the graph that runs no op that computes floats is on the CPU, but for those of the table."""
+    """In the graph that runs no op that computes floats is on the CPU, except those of the table."""
     on_cpu: dict[str, set[str]] = {}
     seen = 0
     for op, dtype in [*cases(), ("RandomGamma", "float32")]:

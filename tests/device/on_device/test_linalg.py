@@ -1,4 +1,4 @@
-"""Triangular systems and decompositions of matrices on the device, against NumPy and against what they are."""
+"""Triangular systems and decompositions of matrices on the device, against NumPy and their definitions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Reductions of rows: what shaders read by 32, by eight and one by one, all of it and NaN, wherever it is."""
+"""Reductions of rows: elements that shaders read by 32, by eight and one by one, all of them and NaN, wherever it
+is."""
 
 from __future__ import annotations
 

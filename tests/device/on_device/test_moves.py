@@ -617,7 +617,7 @@ def test_cumulative(dtype):
                         if name != "CumulativeLogsumexp":
                             same(getattr(raw, name), {"x": y}, **options)
                         continue
-                    # The CPU in float64: what is summed in float32 and rounded once, it rounds every time.
+                    # The CPU in float64: sums that are in float32 and rounded once here are rounded every time there.
                     with tf.device("CPU:0"):
                         want = getattr(raw, name)(x=tf.constant(wide(y)), **options).numpy()
                     got = on_device(getattr(raw, name)(x=put(y), **options))

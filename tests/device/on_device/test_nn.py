@@ -45,7 +45,7 @@ def both(op, inputs, host=(), **attrs):
 
 
 def assert_rounded_once(got, want, error, dtype, context=""):
-    """`error` is what float32 may be off by, before the result is rounded to the dtype."""
+    """`error` is float32's tolerance, before the result is rounded to the dtype."""
     got, want = (tf.cast(x, tf.float64).numpy() for x in (got, want))
     assert got.shape == want.shape
     tolerance = error + ROUNDING[dtype] * (np.abs(want) + error) * 1.01 + SMALLEST[dtype]

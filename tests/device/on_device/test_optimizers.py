@@ -200,7 +200,7 @@ def test_bad_arguments_by_indices(name):
 
 @pytest.mark.parametrize("name", STEPS)
 def test_bad_arguments(name):
-    """Each is named, and nothing is written then: not even what comes before it."""
+    """Each is named, and nothing is written then: not even variables before it."""
     good_variables, good_rest = arguments(name, "float32", (3,))
     for wrong in [*good_variables, *good_rest]:
         if wrong == "var":
@@ -273,7 +273,7 @@ def test_assignments_of_refs(dtype):
                 variable = result
         return [tf.identity(result)]
 
-    # Once: what a graph reads of such a variable is its memory, which the next run writes.
+    # Once: a graph's read of such a variable is its memory, which the next run writes.
     for last, want in [((v1.assign_sub, start), 2 * value), ((v1.assign, start), start)]:
         (got,) = in_session(GPU, lambda last=last: build(last), runs=1)
         np.testing.assert_array_equal(got[0], want)

@@ -19,7 +19,7 @@ def in_use() -> int:
     return device.memory()["in_use"]
 
 
-# By name: what is called, with NumPy's word for it, and whether nothing is copied.
+# By name: the op, NumPy's word for it, and whether nothing is copied.
 PIECES = {
     "unstack": (tf.unstack, list, True),
     "unstack columns": (lambda x: tf.unstack(x, axis=1), lambda x: list(x.T), False),

@@ -90,7 +90,7 @@ def test_quantize(dtype):
         for span in [(-1.5, 2.25), (0.25, 3.0), (-2.0, -1.0), (0.0, 0.0)]:
             given = dict(zip(RANGES, ends(shape, axis, span).values(), strict=True))
             x = random(shape, scale=2.0)
-            if mode == "MIN_FIRST":  # what lies outside comes around from the other end on the CPU
+            if mode == "MIN_FIRST":  # values outside come around from the other end on the CPU
                 x = tf.clip_by_value(x, min(0.0, given["min_range"]), max(0.0, given["max_range"]))
             inputs = {"input": x} | given
             attrs = dict(mode=mode, round_mode=rounding, narrow_range=narrow, axis=axis, T=dtype)

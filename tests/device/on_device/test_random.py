@@ -288,7 +288,7 @@ def test_numbers_of_a_generator_in_a_variable(name):
 
 
 def test_a_generator_of_tensorflow_2():
-    """`tf.random.Generator`: what it draws, splits off and skips."""
+    """`tf.random.Generator`: its draws, splits and skips."""
     tf.config.set_soft_device_placement(True)  # shapes' products are int32, on the host
     try:
         found = []

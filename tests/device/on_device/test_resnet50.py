@@ -84,7 +84,7 @@ def test_first_steps():
     losses, gradients = Training("GPU:0", "float32", on_cpu.weights).run()
     true_losses, true_gradients = Training("CPU:0", "float64", on_cpu.weights).run()
 
-    # A bias before batch norm changes nothing: its gradient is what rounding leaves.
+    # A bias before batch norm changes nothing: its gradient is rounding error.
     largest = max(np.linalg.norm(gradient) for gradient in true_gradients.values())
     names = [n for n, g in true_gradients.items() if np.linalg.norm(g) > 1e-10 * largest]
     without = {*true_gradients} - {*names}

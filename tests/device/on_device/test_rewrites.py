@@ -57,7 +57,7 @@ def segments(x):
     return tf.sparse.segment_sum(image_matrix(x), rows % 3, tf.constant([0, 0, 1, 1], tf.int64))
 
 
-# By the class of libtensorflow_cc that does it: a function of nine numbers, what it makes, what is no longer there.
+# By the class of libtensorflow_cc that does it: a function of nine numbers, the ops it makes, and the vanished ones.
 ARITHMETIC = {
     "AddOpsRewriteStage": (lambda x: x + tf.sin(x) + tf.cos(x) + tf.exp(x), "AddN", "AddV2"),
     "ConvertExpm1Stage": (lambda x: tf.exp(x) - 1.0, "Expm1", "Exp"),

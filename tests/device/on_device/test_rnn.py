@@ -146,7 +146,7 @@ def test_bad_arguments(given, says):
 
 
 def test_layers_of_nothing():
-    """No steps, no sequences: the states are what they were."""
+    """No steps, no sequences: the states are unchanged."""
     with tf.device("GPU:0"), tf.GradientTape() as tape:
         h = tf.identity(tf.ones([1, 2, 5]))
         x, params = tf.identity(tf.zeros([0, 2, 4])), tf.identity(tf.zeros([220]))

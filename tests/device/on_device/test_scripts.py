@@ -96,7 +96,7 @@ def test_scripts_that_choose_devices(tmp_path):
 
 
 def test_keras_is_told_once():
-    """XLA asked for by name is Keras' own warning; what it has cuDNN for the device does."""
+    """XLA asked for by name is Keras' own warning; the device does the work that Keras has cuDNN for."""
     import keras
 
     model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2)])

@@ -89,7 +89,7 @@ AROUND = np.concatenate(
 @pytest.mark.parametrize("name", OF_ONE)
 def test_functions_of_one(name, dtype):
     rng = np.random.default_rng(3)
-    # On a whole number's left gamma's poles are steep; what is between them is not.
+    # On an integer's left gamma's poles are steep; points between them are not.
     between = -rng.integers(1, 9, (33, 65)) + rng.uniform(0.1, 0.9, (33, 65))
     for x in [*(rng.uniform(0.01, 60, shape) for shape in SHAPES), AROUND, between]:
         x = np.asarray(x).astype(numpy_type(dtype))
@@ -97,7 +97,7 @@ def test_functions_of_one(name, dtype):
         with tf.device("CPU:0"):
             want = OF_ONE[name](x=tf.constant(wide(x))).numpy()
         assert got.dtype == numpy_type(dtype) and got.shape == x.shape
-        # Sums that cancel: at their roots, but for those two, and a little between 2.5 and 8.
+        # Sums that cancel: at their roots, except those two, and a little between 2.5 and 8.
         near = 0 if name == "Lgamma" and x.min(initial=1) > 0 else 4e-6
         rtol = max(6e-6, ULP[dtype])
         np.testing.assert_allclose(wide(got), want, rtol=rtol, atol=near)

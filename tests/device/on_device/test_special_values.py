@@ -31,14 +31,14 @@ Where = Callable[..., np.ndarray]
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """How close an op is, in units in the last place, and where it is not what the CPU has in float64."""
+    """The error of an op, in units in the last place, and where it differs from the CPU in float64."""
 
     ulps: float = 8
     # The same beside them, of terms of about 1 that cancel.
     beside: float = 0
     # Operands after the first two.
     more: tuple[float, ...] = ()
-    # (arguments) -> what is compared; and why the others are not.
+    # (arguments) -> the compared results; and why the others are not.
     only: tuple[Where, str] | None = None
     # In place of the CPU, which is wrong.
     oracle: Where | None = None
@@ -309,7 +309,7 @@ def log1p(z: np.ndarray) -> np.ndarray:
 
 
 def expm1(z: np.ndarray) -> np.ndarray:
-    """Not in the standard: NumPy's, but for an infinite number on the axis."""
+    """Not in the standard: NumPy's, except for an infinite number on the axis."""
     on_axis = (z.imag == 0) & ~np.isnan(z.real)
     return np.where(on_axis, joined(np.expm1(z.real), z.imag), np.expm1(z))
 
@@ -467,7 +467,8 @@ ELSEWHERE = {
 
 
 def floats_of_the_device() -> set[str]:
-    """Stock ops with kernels of float32 that are the device's: what TensorFlow has for any GPU is told by its name."""
+    """Stock ops with kernels of float32 that are the device's: TensorFlow's kernels for any GPU are told by their
+    names."""
     found = set()
     for kernel in kernels.get_all_registered_kernels().kernel:
         types = [t for c in kernel.constraint for t in c.allowed_values.list.type]

@@ -209,7 +209,7 @@ ADAM = ("m", "v", "beta1_power", "beta2_power", "lr", "beta1", "beta2", "epsilon
 
 @pytest.mark.parametrize("wrong", ADAM)
 def test_adam_names_the_argument_that_does_not_fit(wrong):
-    """Nothing is written then: not even what comes before it."""
+    """Nothing is written then: not even variables before it."""
     arguments = {name: np.float32(0.5) for name in ADAM}
     arguments |= {name: np.ones(3, "float32") for name in ("m", "v", "grad")}
     arguments[wrong] = np.ones(2, "float32")

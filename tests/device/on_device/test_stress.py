@@ -110,8 +110,8 @@ def train(where: str, optimizer: str) -> tuple[list[float], list[np.ndarray]]:
             history = model.fit(points, target, batch_size=64, epochs=6, shuffle=False, verbose=0)
     table = model.layers[0].table.value
     assert table.device.endswith(where), table.device
-    # Soft placement moves what has no kernel there; none of these may be among it.
-    # On the device the pass makes one op of Keras' update; on the CPU it is off.
+    # Soft placement moves ops without a kernel there; none of these may be among them. On the device the pass makes one
+    # op of Keras' update; on the CPU it is off.
     keras_update = "ResourceAdamStep" if where == GPU else "AssignSubVariableOp"
     fused = {"ResourceFusedAdam" if optimizer == "metal_ops" else keras_update}
     for op in {"HashEncode", "HashEncodeGrad"} | fused:

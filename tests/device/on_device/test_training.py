@@ -81,7 +81,7 @@ MANY_TERMS = [
 ]
 
 
-# Unless a processor has vectors of 512 bits, what is large enough has its terms cached.
+# Unless a processor has vectors of 512 bits, large products have their terms cached.
 @pytest.mark.parametrize("way", [None, CACHED])
 @pytest.mark.parametrize("dtype", FLOATS)
 @LAYOUTS

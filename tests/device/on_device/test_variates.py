@@ -149,7 +149,7 @@ def taken_in_order(z, taken, total, batch):
 
 
 def test_many_normal_numbers_between_bounds_are_those_of_one_generator():
-    """Tried ahead by several threads and in several turns, all are what one after the other brings."""
+    """Tried ahead by several threads and in several rounds, all are the same as one after the other."""
     total, drawn = 100000, 600000
     seeds = {"seed": [7, -8], "dtype": tf.float32}
     state = {"seed": 31, "seed2": 41}  # of no other test, whose generator would go on
@@ -173,7 +173,7 @@ def test_many_normal_numbers_between_bounds_are_those_of_one_generator():
     for z, batch, got in [(normal, total, by_seed), (stateful, 100, by_state)]:
         expected = taken_in_order(z, (z >= -2.0) & (z <= 1.5), total, batch)
         np.testing.assert_array_equal(got, expected)
-    # Every second group is what the one before is compared with; all of it is exact but the exponential.
+    # Every second group is the threshold of the one before; all of it is exact except the exponential.
     z, by = uniform[::2] * np.float32(0.25) + np.float32(0.25), uniform[1::2].astype("f8")
     least = np.exp((0.0625 - z.astype("f8") ** 2) / 2)
     assert np.abs(by - least).min() > 1e-7, "too near to tell: choose another seed"

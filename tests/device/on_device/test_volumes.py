@@ -119,7 +119,7 @@ def test_max_pool_with_argmax(dtype, places):
             (got,) = run(raw.MaxPoolGradWithArgmax, inputs, **common)
             got, want = (tf.cast(y, tf.float64).numpy() for y in (got, want))
             np.testing.assert_allclose(got, want, rtol=2 * ROUNDING.get(dtype, 0), atol=4e-6)
-            # The gradient's gradient, which has no kernel on the CPU: what stands at the places.
+            # The gradient's gradient, which has no kernel on the CPU: the values at the places.
             outer = random(shape, dtype, 2)
             inputs = dict(input=x, grad=outer, argmax=tf.cast(argmax, places))
             (got,) = run(raw.MaxPoolGradGradWithArgmax, inputs, **common)

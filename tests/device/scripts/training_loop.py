@@ -1,4 +1,5 @@
-"""A training loop from scratch: `tf.data`, a `tf.function` with a `GradientTape`, what scripts ask about the GPU."""
+"""A training loop from scratch: `tf.data`, a `tf.function` with a `GradientTape`, a script's usual questions about
+the GPU."""
 
 import numpy as np
 import tensorflow as tf

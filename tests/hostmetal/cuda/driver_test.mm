@@ -138,7 +138,7 @@ const std::map<std::string, std::function<void()>> kCases = {
        @autoreleasepool {
          Buffer(5 << 20);
          HasNot(Log(), "private 5242880");  // the block was kept
-         // 64 MiB there are: what is kept is given back before a request fails.
+         // 64 MiB there are: kept memory is given back before a request fails.
          Check(Buffer(40 << 20) != nil, "40 MiB");
        }
        @autoreleasepool {

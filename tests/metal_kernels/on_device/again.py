@@ -21,7 +21,7 @@ from metal_ops import raw_ops
 # Whether a test was skipped, as conftest.py notes.
 SKIPPED = pytest.StashKey[bool]()
 DTYPES = ("float32", "float16", "bfloat16")
-# Half a unit in the last place: what one rounding to the dtype may change.
+# Half a unit in the last place: the change by one rounding to the dtype.
 ROUNDING = {"float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}
 
 
@@ -41,7 +41,7 @@ def tests_of(module: ModuleType, leave_out: Iterable[str] = ()) -> type:
 def guarding(ops: Iterable[str], refused: Iterable[str] = ()) -> Any:
     """A fixture: these ops fail unless they run on the device, and so does a test in which none of them runs.
 
-    `refused` names tests in which none may run: what they ask is refused before, or no op is part of it.
+    `refused` names tests in which none may run: their calls are refused before, or no op is part of them.
     """
 
     @pytest.fixture

@@ -72,7 +72,7 @@ def pytest_runtest_makereport(
 
 @pytest.fixture
 def soft_placement() -> Iterator[None]:
-    """For tests that say why what they check needs ops that the device has no kernels for."""
+    """For tests that say why their checks need ops that the device has no kernels for."""
     import tensorflow as tf
 
     tf.config.set_soft_device_placement(True)

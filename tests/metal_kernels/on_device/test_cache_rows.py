@@ -14,7 +14,7 @@ from tests.metal_kernels.on_device import again
 LEFT_OUT = ("test_loops_copy_no_cache",)
 
 
-# Lengths are the host's, and so is what is computed of them.
+# Lengths are the host's, and so are numbers computed from them.
 @pytest.mark.usefixtures("soft_placement")
 class TestOnDevice(again.tests_of(test_cache_rows, LEFT_OUT)):
     pass

@@ -70,6 +70,6 @@ def test_extreme_sums(g: list[float], expected: float) -> None:
             log2_per_level_scale=0.0,
             resolution_coarsest=4,
         ).numpy()
-    # Rounded once; 1e-7 of the largest term is what float32 could lose.
+    # Rounded once; float32 could lose 1e-7 of the largest term.
     tolerance = 1e-7 * np.max(np.abs(g)) if np.isfinite(g).all() else 0.0
     np.testing.assert_allclose(gradient[0] * 4, expected, rtol=1e-6, atol=tolerance)

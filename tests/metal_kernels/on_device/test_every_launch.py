@@ -31,7 +31,7 @@ from tests.processes import ROOT
 from tools.reference import error_cases
 
 DTYPES = error_cases.DTYPES
-# Their cases are large; what they reach and more is under run_what_is_left.
+# Their cases are large; their launches and more are under run_what_is_left.
 RUN_BELOW = ("fused_optimizers", "hash_grid")
 OF_WIDE_VECTORS = re.compile(r"gemm_(middle|wide)_")
 OF_PROCESSORS = re.compile(r"gemm_(middle|wide|cached)_")
@@ -347,7 +347,7 @@ def run_what_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_every_launch_and_every_shader_is_run(monkeypatch: pytest.MonkeyPatch) -> None:
     with tf.device("GPU:0"):
         metal_ops.null_op([1.0])
-        # The control: what has not been run is missing.
+        # The control: a launch that has not been run is missing.
         all_launches = sum(map(len, launches_in_the_sources().values()))
         assert all_launches > 30 and len(launches_left()) >= all_launches - 2
         assert len(shaders_left()) > 100 and "hash_encode_zero_half" in shaders_left()

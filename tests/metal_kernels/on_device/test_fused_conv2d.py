@@ -62,7 +62,7 @@ def test_agrees_with_the_cpu_and_with_itself(monkeypatch, shaders, dtype):
             return raw_ops.metal_fused_conv2d(x, w, args, **given, **chain.attributes())
 
         cpu, device = again.on_both(run, x, w, *args)
-        # Sums of 45 products in another order; what they are scaled by is 2 at most.
+        # Sums of 45 products in another order; their scale is 2 at most.
         again.assert_agree(cpu, device, dtype, rtol=2e-5, atol=4e-5)
         with tf.device("GPU:0"):
             placed = [tf.constant(v) for v in (x, w, *args)]

@@ -53,7 +53,7 @@ def test_agrees_with_the_cpu_and_with_itself(monkeypatch, shaders, dtype):
             return raw_ops.metal_fused_mat_mul(a, b, args, **chain.attributes())
 
         cpu, device = again.on_both(run, a, b, *args)
-        # Sums of 33 products in another order; what they are scaled by is 2 at most.
+        # Sums of 33 products in another order; their scale is 2 at most.
         again.assert_agree(cpu, device, dtype, rtol=2e-5, atol=4e-5)
         with tf.device("GPU:0"):
             placed = [tf.constant(x) for x in (a, b, *args)]
@@ -147,7 +147,7 @@ def test_unknown_shaders(monkeypatch):
 
 
 def test_more_work_than_one_command_buffer():
-    """A chain of products, each reading what the one before has just written, without waiting between."""
+    """A chain of products, each reading the result of the one before, without waiting between."""
     x, w = np.eye(64, dtype=np.float32), np.roll(np.eye(64, dtype=np.float32), 1, axis=1)
     with tf.device("GPU:0"):
         y, w = tf.constant(x), tf.constant(w)

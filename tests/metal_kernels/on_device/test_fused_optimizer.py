@@ -96,7 +96,7 @@ def test_sweep(rule: str, shape: tuple[int, ...], dtype: str, skip_zero_rows: bo
         np.testing.assert_allclose(
             got, expected[i], rtol=rounding + TOLERANCE, atol=rounding * 0.01 + TOLERANCE
         )
-        # One formula in one order: what may differ is where a compiler fuses a product with a sum.
+        # One formula in one order: the results may differ where a compiler fuses a product with a sum.
         np.testing.assert_allclose(
             got, same, rtol=(2 * rounding if i == 0 else 0) + 1e-6, atol=1e-7
         )

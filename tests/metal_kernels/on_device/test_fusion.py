@@ -31,8 +31,8 @@ DTYPES = ["float32", "float16", "bfloat16"]
 
 @pytest.fixture(autouse=True)
 def on_the_device(request):
-    """With soft placement off: what has no kernel there fails. Keras needs it for seeds and counters, random graphs for
-    calculations with shapes."""
+    """With soft placement off: ops without a kernel there fail. Keras needs it for seeds and counters, random graphs
+    for calculations with shapes."""
     with_keras = "keras" in request.node.name
     tf.config.set_soft_device_placement(with_keras or "random" in request.node.name)
     with contextlib.nullcontext() if with_keras else tf.device("/GPU:0"):
@@ -499,7 +499,7 @@ print(json.dumps([len(found.fused), *((m.condition, m.reason) for m in found.mis
     assert look(lambda x: tf.nn.relu(tf.nn.conv2d(x, t["w"], 1, "SAME")), t["x"], cpu=False).fused
 
 
-# Momentum with everything around it; of the others, what differs between a shader and another.
+# Momentum with everything around it; of the others, the cases in which shaders differ.
 AROUND = [("given", name) for name in updates.AROUND] + [
     (kind, name)
     for kind in updates.KINDS

@@ -9,7 +9,7 @@ import metal_ops
 from tests import test_metal_kernel
 from tests.metal_kernels.on_device import again
 
-# These start processes of their own, look at no op, or use what the device has no kernel of.
+# These start processes of their own, look at no op, or use ops that the device has no kernel of.
 ELSEWHERE = (
     "test_keras_fit",
     "test_saved_model_in_another_process",

@@ -16,7 +16,7 @@ ROUNDING = {"float32": 1e-5, "float16": 1e-2, "bfloat16": 5e-2}
 
 @pytest.fixture(autouse=True)
 def nothing_moves():
-    """With soft placement off: what has no kernel on the device fails."""
+    """With soft placement off: ops without a kernel on the device fail."""
     tf.config.set_soft_device_placement(False)
     yield
 

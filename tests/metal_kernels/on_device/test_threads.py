@@ -63,7 +63,7 @@ def call_together(calls: list[Callable[[], Any]]) -> None:
 
 @pytest.fixture(autouse=True)
 def impatient() -> Iterator[None]:
-    """Threads lose their turn at Python often, so that calls meet."""
+    """Threads lose their turn at Python often, so that calls overlap."""
     before = sys.getswitchinterval()
     sys.setswitchinterval(1e-5)
     yield

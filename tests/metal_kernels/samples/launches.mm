@@ -1,4 +1,4 @@
-// Launches: one op whose attribute chooses what is given to a shader, for
+// Launches: one op whose attribute chooses the shader's arguments, for
 // tests/metal_kernels/test_launch.py.
 
 #include <map>

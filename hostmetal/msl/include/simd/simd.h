@@ -1,1 +1,1 @@
-// simd/simd.h: the driver's prelude (lib/prelude.h) brings what this header declares.
+// simd/simd.h: the driver's prelude (lib/prelude.h) declares its contents.

@@ -1,1 +1,1 @@
-// simd/types.h: the driver's prelude (lib/prelude.h) brings what this header declares.
+// simd/types.h: the driver's prelude (lib/prelude.h) declares its contents.

@@ -1,6 +1,6 @@
 // Included before every source of an op that `python -m metal_ops build` compiles, so that
-// published ops build without edits: what they get for nothing from Apple's headers or got from an
-// older TensorFlow.
+// published ops build without edits: names that they get without including them from Apple's
+// headers, or got from an older TensorFlow.
 
 #ifndef METAL_OPS_COMPAT_H_
 #define METAL_OPS_COMPAT_H_

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from metal_ops.nerf.errors import SceneError
-from metal_ops.nerf.lenses import Model, panorama
+from metal_ops.nerf.lenses import TERMS, Model, panorama
 from metal_ops.nerf.scenes import Views, load_scene
 
 from . import scenes_on_disk as disk
@@ -36,6 +36,16 @@ WHOLE = {"fl_x": 24, "fl_y": 48, "cx": 24, "cy": 24, "k1": 0, "k2": 0, "p1": 0, 
 READ = {
     # Fields, the model that they are, and its terms.
     "opencv": ({"camera_model": "OPENCV", "k1": 0.1, "k3": 0, "k4": 0.0}, 0, [0.1, 0, 0, 0]),
+    "opencv as Metashape's": (
+        {"camera_model": "OPENCV", "k1": 0.1, "k3": -0.02, "k4": 0.01, "p2": 0.001},
+        0,
+        [0.1, 0, 0, 0.001, -0.02, 0.01],
+    ),
+    "full opencv without a denominator": (
+        {"camera_model": "FULL_OPENCV", "k3": -0.02, "k4": 0.0},
+        0,
+        [0, 0, 0, 0, -0.02],
+    ),
     "pinhole in small letters": ({"camera_model": "pinhole"}, 0, [0, 0, 0, 0]),
     "fisheye": (
         {"camera_model": "OPENCV_FISHEYE", "k1": 0.05, "k2": 0.01, "k3": -0.002, "k4": 0.001},
@@ -85,7 +95,8 @@ def test_models_that_are_read(case, place, photos, tmp_path, still_life):
     for views in (load_scene(photos).train, load_scene(photos).test):
         assert (views.cameras.models == model).all()
         np.testing.assert_array_equal(
-            views.cameras.distortion, np.tile(np.float32(terms), (len(views), 1))
+            views.cameras.distortion,
+            np.tile(np.float32(terms + [0] * (TERMS - len(terms))), (len(views), 1)),
         )
         if model > 1:
             np.testing.assert_allclose(views.cameras.intrinsics[0], panorama(Model(model), 48, 48))
@@ -93,8 +104,6 @@ def test_models_that_are_read(case, place, photos, tmp_path, still_life):
 
 REFUSED = {
     "camera_model": "ORTHOPHOTO",
-    "k3": 0.1,
-    "k4": 0.01,
     "k5": 1e-9,
     "k6": -1,
     "s1": 0.1,
@@ -113,6 +122,7 @@ REFUSED = {
     "lens_model": "fisheye",
 }
 NOT_FOR_MODEL = {
+    "k4 of a denominator": {"camera_model": "FULL_OPENCV", "k4": 0.01},
     "p1 of a fisheye": {"is_fisheye": True, "p1": 0.1},
     "k1 of a panorama": {"latlong": True, "k1": 0.1},
     "fl_x of half a panorama": {"camera_model": "EQUIRECTANGULAR", **WHOLE, "fl_x": 40},
@@ -194,8 +204,9 @@ def test_split_files_with_a_whole_lens(tmp_path, still_life):
     change(folder / "transforms_train.json", frame=True, k1=0.3)
     scene = load_scene(folder)
     np.testing.assert_array_equal(scene.train.cameras.intrinsics[0], [30, 24, 22, 25])  # of 48x48
-    np.testing.assert_array_equal(scene.train.cameras.distortion[0], np.float32([0.3, 0, 0, 0.01]))
-    np.testing.assert_array_equal(scene.test.cameras.distortion[0], np.float32([0.2, 0, 0, 0.01]))
+    for views, k1 in ((scene.train, 0.3), (scene.test, 0.2)):
+        expected = np.float32([k1, 0, 0, 0.01, 0, 0])
+        np.testing.assert_array_equal(views.cameras.distortion[0], expected)
     np.testing.assert_allclose(scene.space.aabb, [[-0.5] * 3, [1.5] * 3])
     assert scene.space.extent == 2
     change(folder / "transforms_test.json", aabb_scale=4)

@@ -25,7 +25,7 @@ from .cameras import RayCaster
 from .config import ModelConfig, TrainConfig, to_json
 from .evaluate import Renderer
 from .fused import Rendering
-from .hull import covered_pixels, fit_space, visual_hull
+from .hull import covered_pixels, fit_space, level_hulls
 from .launches import Sizes
 from .model import RadianceField
 from .packed import PackedField, can_pack, has_own_memory
@@ -114,8 +114,8 @@ class Trainer:
         self.field = RadianceField(model, config.seed)
         resolution = config.occupancy_resolution
         hull = None
-        if scene.has_alpha and not scene.space.contracted:
-            hull = visual_hull(scene.train, scene.space, resolution)
+        if scene.has_alpha:
+            hull = level_hulls(scene.train, scene.space, resolution)
         self.occupancy = OccupancyGrid(
             scene.space.aabb,
             resolution,
@@ -204,7 +204,9 @@ class Trainer:
             raise ProgramError("the scene has more than 2^31 training pixels; use --downscale.")
         pixels = tf.constant(views.images.reshape(-1, 4))
         # Rays that miss the hull have no samples and no gradient: draw from the others only.
-        useful = None if hull is None else covered_pixels(views.cameras, self.scene.space, hull)
+        useful = None
+        if hull is not None and not self.scene.space.contracted:
+            useful = covered_pixels(views.cameras, self.scene.space, hull[0])
         if useful is not None and not useful.any():  # all is empty: then all can be learnt from
             useful = None
         for view in range(count):

@@ -344,6 +344,23 @@ def read_images(files: list[Path], downscale: int, height: int, width: int) -> n
     return images
 
 
+def say_background(
+    pixels: np.ndarray, has_alpha: bool, where: str, else_: str
+) -> tuple[bool, list[str]]:
+    """Whether images uint8 [N, H, W, 4] say what is background, and a note if they do not.
+
+    Args:
+      pixels: The images.
+      has_alpha: Whether the files have alpha. Photographs saved as RGBA do, and all of it is 255.
+      where: The file, for the note.
+      else_: What is assumed where images say nothing.
+    """
+    if has_alpha and int(pixels[..., 3].min()) < 255:
+        return True, []
+    words = "alpha of 255 everywhere" if has_alpha else "no alpha"
+    return False, [f"{printable(where)}: images have {words}; {else_}."]
+
+
 def shrink(pixels: np.ndarray, factor: int, where: str) -> np.ndarray:
     """Box-filters uint8 [H, W, 4] by a whole factor, weighting colours with their alpha."""
     height, width = pixels.shape[:2]

@@ -31,6 +31,7 @@ from .common import (
     number,
     read_images,
     read_json,
+    say_background,
     shrink_mask,
     unknown_keys,
 )
@@ -42,6 +43,7 @@ _NEAR = 0.1  # in unit cubes: nothing is that close to a photographer
 _MOST_EXTENT = 1024.0
 _MOST_SCALE = 1e6
 _LEAST_EDGE = 1e-6
+BLACK = "what the box does not hold is taken to be black"
 
 SPACE = {"aabb_scale", "scale", "offset", "aabb"}
 _SPLITS = ("train_filenames", "val_filenames", "test_filenames")
@@ -111,6 +113,9 @@ def load_instant_ngp(path: Path, downscale: int = 1) -> Scene:
         )
         for i in order
     ]
+    pixels = read_images(files, downscale, height, width)
+    has_alpha, more = say_background(pixels, has_alpha, str(path), BLACK)
+    notes += more
     if "camera_model" in content and not SPACE & set(content):
         # nerfstudio's files say nothing of a box: its readers put one around the cameras, too.
         inside = all(item.model in PANORAMAS for item in lenses)
@@ -119,14 +124,9 @@ def load_instant_ngp(path: Path, downscale: int = 1) -> Scene:
         )
         poses, notes = list(placed), notes + more
     masks = _masks([frames[i] for i in order], path, downscale, height, width)
-    pixels = read_images(files, downscale, height, width)
     cameras = lens.cameras_of([poses[i] for i in order], lenses, width, height)
     views = Views(tuple(names), pixels, cameras, masks)
     notes += check_views(views, str(path))
-    if not has_alpha:
-        notes.append(
-            f"{printable(str(path))}: images have no alpha; what the box does not hold is taken to be black."
-        )
     return Scene(
         name=printable(path.resolve().parent.name),
         train=views.select(train),

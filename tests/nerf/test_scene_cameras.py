@@ -196,6 +196,30 @@ def test_a_frames_focal_length_stands_for_both_axes(photos):
     np.testing.assert_array_equal(load_scene(photos).train.cameras.intrinsics[:, :2], 33)
 
 
+@pytest.mark.parametrize(
+    "shared, own, words",
+    [
+        ({"fl_x": 60.0}, {"fl_x": 50.0}, "'fl_x' is 50.0, and 60.0 for all frames"),
+        ({"k1": 0.1}, {"k2": 0.01}, "'k2' is 0.01, and 0 for all frames"),
+        ({"k1": 0.1}, {"k1": 0.1, "k2": 0.0}, ""),
+        ({}, {"fl_x": 50.0}, ""),
+    ],
+)
+def test_what_a_file_of_nerfstudios_says_twice(shared, own, words, photos):
+    """nerfstudio takes the file's, and instant-ngp the frame's."""
+    names = ("fl_x", "fl_y", "k1", "k2", "p1", "p2", "k3", "k4")
+    change(photos / "transforms.json", drop=names)
+    change(photos / "transforms.json", camera_model="OPENCV", fl_y=60.0, **shared)
+    change(photos / "transforms.json", True, **own)
+    if words:
+        with pytest.raises(SceneError, match=words):
+            load_scene(photos)
+    else:
+        cameras = load_scene(photos).train.cameras
+        assert cameras.intrinsics[0, 0] == own.get("fl_x", 60.0)
+        assert cameras.distortion[0, 0] == np.float32(own.get("k1", 0))
+
+
 def test_split_files_with_a_whole_lens(tmp_path, still_life):
     folder = disk.blender(tmp_path / "toy", still_life)
     lens = {"fl_x": 60, "fl_y": 48, "cx": 44, "cy": 50, "w": 96, "h": 96, "k1": 0.2, "p2": 0.01}
@@ -282,6 +306,8 @@ def test_lists_of_files_decide_the_split(photos):
     change(path, train_filenames=names[:5], val_filenames=names[5:7], test_filenames=names[7:])
     scene = load_scene(photos)
     assert (scene.train.names, scene.test.names) == (tuple(names[:5]), tuple(names[7:]))
+    change(path, train_filenames=[f"./{name}" for name in names[:5]])  # another spelling
+    assert load_scene(photos).train.names == tuple(names[:5])
     change(path, drop=("test_filenames",))
     assert load_scene(photos).test.names == tuple(names[5:7])
     change(path, train_filenames=["images/nowhere.png"])
@@ -317,6 +343,7 @@ def test_masks(photos):
 
 def test_pixels_without_a_ray_are_counted_and_not_learnt(photos):
     from metal_ops.nerf.config import ModelConfig, TrainConfig
+    from metal_ops.nerf.pixels import training_pixels
     from metal_ops.nerf.train import Trainer
 
     change(photos / "transforms.json", k1=-0.5, fl_x=30, fl_y=30)
@@ -327,7 +354,7 @@ def test_pixels_without_a_ray_are_counted_and_not_learnt(photos):
     assert f"{9 * np.count_nonzero(~shown)} of {9 * 48 * 48} pixels" in note
     config = TrainConfig(seconds=None, steps=2, target_samples=512)
     trainer = Trainer(scene, ModelConfig(n_levels=4, log2_hashmap_size=8), config)
-    _, useful = trainer._pixels(None)
+    _, useful = training_pixels(scene, None)
     np.testing.assert_array_equal(useful, np.flatnonzero(np.tile(shown, (7, 1, 1))))
     assert math.isfinite(trainer.train_step().loss)
     picture = trainer.renderer()(scene.test.cameras, 0)

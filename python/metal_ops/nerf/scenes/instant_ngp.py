@@ -5,6 +5,7 @@ Cameras may be shared or stand in each frame (`lens.py`).
 
 from __future__ import annotations
 
+import posixpath
 from pathlib import Path
 from typing import Any
 
@@ -151,7 +152,7 @@ def _split(content: dict[str, Any], paths: list[str], where: str) -> tuple[np.nd
     """Indices of training and held-out frames: nerfstudio's lists of file names, else every 8th is held out."""
     if not any(key in content for key in _SPLITS):
         return hold_out(len(paths))
-    place = {path: i for i, path in enumerate(paths)}
+    place = {_plain(path): i for i, path in enumerate(paths)}
     parts = []
     for keys in (_SPLITS[:1], _SPLITS[:0:-1]):  # test_filenames before val_filenames
         key = next((key for key in keys if content.get(key)), keys[0])
@@ -162,12 +163,17 @@ def _split(content: dict[str, Any], paths: list[str], where: str) -> tuple[np.nd
                 f"{', '.join(_SPLITS)} are there; got {short(listed)}."
             )
         for name in listed:
-            if not isinstance(name, str) or name not in place:
+            if not isinstance(name, str) or _plain(name) not in place:
                 raise SceneError(
                     f"{where}: field '{key}' lists {short(name)}, and no frame has that 'file_path'."
                 )
-        parts.append(np.array(sorted({place[name] for name in listed})))
+        parts.append(np.array(sorted({place[_plain(name)] for name in listed})))
     return parts[0], parts[1]
+
+
+def _plain(name: str) -> str:
+    """A path in one of its spellings: "./a.png" is "a.png"."""
+    return posixpath.normpath(name.replace("\\", "/"))
 
 
 def _masks(

@@ -61,6 +61,7 @@ _BENDS = re.compile(
     r".*spherical.*|.*distort.*|.*lens.*|.*ftheta.*|.*ortho(?!gonal).*|.*projection.*|camera_type|rolling_shutter.*|shift_[xy]",
     re.IGNORECASE,
 )
+_TERM = re.compile(r"[kp]\d")
 
 
 class Lens(NamedTuple):
@@ -103,6 +104,8 @@ def lens_of(
       SceneError: With the field that is wrong or not supported.
     """
     own = lens_fields(frame)
+    if "camera_model" in shared:
+        _check_shared(own, shared, where)
     focal = any(
         key in own for key in _FOCAL
     )  # a frame's focal length stands for both axes, as in instant-ngp
@@ -112,7 +115,7 @@ def lens_of(
     if str(settings.get("camera_model")).upper() == "FULL_OPENCV":
         names = names[:5]  # its k4 is another one: of the denominator
     for key in sorted(settings):
-        if key in names or (key in KNOWN and not re.fullmatch(r"[kp]\d", key)):
+        if key in names or (key in KNOWN and not _TERM.fullmatch(key)):
             continue
         if not _is_zero(settings[key]):
             reads = ", ".join(names) or "no lens terms"
@@ -123,6 +126,21 @@ def lens_of(
     terms = [number(settings, key, where, 0.0, -_MOST_BEND, _MOST_BEND) for key in names]
     intrinsics = _intrinsics(settings, model, width, height, where)
     return Lens(model, intrinsics, [*terms, *[0.0] * (TERMS - len(terms))])
+
+
+def _check_shared(own: dict[str, Any], shared: dict[str, Any], where: str) -> None:
+    """Refuses a frame of nerfstudio's that says otherwise than the file: nerfstudio takes the file's, instant-ngp not.
+
+    Of lens terms nerfstudio takes all from the file if one is there.
+    """
+    bent = any(_TERM.fullmatch(key) for key in shared)
+    for key, value in own.items():
+        of_file = shared.get(key, 0 if bent and _TERM.fullmatch(key) else value)
+        if value != of_file:
+            raise SceneError(
+                f"{where}: field '{key}' is {short(value)}, and {short(of_file)} for all frames of the file, of which "
+                "nerfstudio takes the latter and instant-ngp the former; keep one."
+            )
 
 
 def cameras_of(poses: list[np.ndarray], lenses: list[Lens], width: int, height: int) -> Cameras:

@@ -90,6 +90,7 @@ _HARMLESS = frozenset(
 # Fields that are refused, and what to do; other ones that are not known are refused, too.
 _REFUSED = {
     "quantization_config": "its weights are quantized; take the model's folder in BF16 or F16, or a .gguf of it",
+    "quantization": "its weights are quantized; take the model's folder in BF16 or F16, or a .gguf of it",
     "compression_config": "its weights are compressed; take the model's folder in BF16 or F16, or a .gguf of it",
     "attn_logit_softcapping": "transformers computes without it, other readers with it; set it to null for the former",
     "use_bidirectional_attention": "such a model makes embeddings, and writes no text; give a model that writes",

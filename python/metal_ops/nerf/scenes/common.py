@@ -312,7 +312,7 @@ def check_images(
         if (h, w) != (height, width):
             raise SceneError(
                 f"{where}: all images must have one size, but {names[0]} has {width}x{height} pixels and {name} has "
-                f"{w}x{h}."
+                f"{w}x{h}; leave out those of the other size, such as photos turned on their side."
             )
     alphas = [alpha for _, _, alpha in headers]
     if len(set(alphas)) > 1:

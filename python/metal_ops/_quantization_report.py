@@ -98,6 +98,7 @@ class QuantizationReport:
         from matplotlib.figure import Figure  # takes long, and few draw
 
         from metal_ops.programs.files import atomic
+        from metal_ops.programs.pictures import plain_powers
 
         rows = [row for row in self.rows if row.bits is not None]
         names = [f"{row.layer}, {row.bits} bits" for row in rows]
@@ -117,6 +118,7 @@ class QuantizationReport:
         errors.invert_yaxis()
         errors.set(xlabel="relative error of the outputs, %")
         sizes.set(xlabel="kB, by powers of ten", xscale="log")
+        plain_powers(sizes.xaxis)
         figure.suptitle(
             f"outputs of the model are off by {self.error:.2%}, "
             f"{self.bytes_before / max(1, self.bytes_after):.1f} times smaller",

@@ -21,7 +21,10 @@ COMMANDS = {
         "Check the installation: what was built, what works, what is missing and how to get it",
     ),
     "nerf": ("nerf.cli", "Train, evaluate and render a NeRF with hash encoding"),
-    "lm": ("lm.cli", "Train a small language model over bytes, and let it write"),
+    "lm": (
+        "lm.cli",
+        "Train a small language model over bytes, and let it or one from a file write",
+    ),
     "image": ("image.cli", "Fit a picture with a hash grid, and render it at any size"),
     "sdf": ("sdf.cli", "Fit the signed distance of a mesh, and make a mesh of it again"),
     "metal": ("metal.cli", "Compile Metal shaders on this machine, as `xcrun metal` does on a Mac"),

@@ -156,7 +156,6 @@ GGUF = {
     "no ramp": ("linear", {**YARN, "rope.scaling.factor": 3.0, "rope.scaling.yarn_ext_factor": 0.0}),
     "longrope": ("longrope-prompt", LONG),
     "biases": ("biases", {}),
-    "mistral": ("mistral", {"attention.sliding_window": 16}),
     "qwen2": ("qwen2", {}),
     "qwen3": ("qwen3", {"rope.freq_base": 1e6}),
     "gemma3": ("gemma3-older", {**GEMMA, "attention.sliding_window_pattern": 2}),

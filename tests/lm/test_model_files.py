@@ -227,11 +227,30 @@ def test_without_an_index(tmp_path):
     save_file({"x": np.zeros(2, np.float32)}, folder / "consolidated.safetensors")
     check(folder, "default")
     (folder / "model.safetensors").unlink()
-    with pytest.raises(WeightsError, match="holds no .safetensors of a model .*; give the folder"):
-        pretrained.load(folder, None)
-    (folder / "b.gguf").touch()
-    with pytest.raises(WeightsError, match="; give b.gguf in it"):
-        pretrained.load(folder, None)
+    for file in folder.glob("*.safetensors"):
+        file.unlink()
+    # The later ones go before the earlier ones.
+    for name, words in (
+        ("", "; give the folder of a model"),
+        ("model.onnx", "; 'model.onnx' is not read: take the folder that it was exported from"),
+        ("adapter_model.safetensors", "is not read: an adapter, give the folder of its base, or join both by peft"),
+        ("consolidated.00.pth", "is not read: get the same model's model.* and config.json"),
+        ("pytorch_model-00001-of-00002.bin", "safetensors of it by transformers: AutoModelForCausalLM.from_pre"),
+        ("b.gguf", "; give 'b.gguf' in it"),
+    ):  # fmt: skip
+        if name:
+            (folder / name).touch()
+        with pytest.raises(WeightsError, match="holds no .safetensors of a model .*" + words):
+            pretrained.load(folder, None)
+    for name, words in (
+        ("pytorch_model.bin", "; make safetensors of it"),
+        ("a.txt", r"\.$"),
+    ):
+        (folder / name).touch()
+        with pytest.raises(
+            WeightsError, match="expected a .gguf, a .safetensors or a folder" + words
+        ):
+            pretrained.load(folder / name, None)
 
 
 @pytest.mark.parametrize(
@@ -314,8 +333,7 @@ SCALED = {"rope_type": "yarn", "factor": 4.0, "rope_theta": 1e4}
     "name, changes, words",
     [
         ("default", {"model_type": "mixtral"}, "'model_type' is 'mixtral', expected 'llama' or 'mistral' or 'qwen2'"),
-        ("default", {"num_local_experts": 8}, "'num_local_experts' is 8, which is not known here; Llama has no such"),
-        ("default", {"quantization_config": {"quant_method": "gptq"}}, "'quantization_config' is {'quant_method'"),
+        ("default", {"num_local_experts": 8}, "'num_local_experts' is 8, which is not supported: models with exp"),
         ("default", {"embedding_multiplier": 12.0}, "'embedding_multiplier' is 12.0"),
         ("default", {"sliding_window": 4096}, "'sliding_window' is 4096"),
         ("default", {"per_layer_config": {"0": {}}}, "'per_layer_config' is"),
@@ -344,8 +362,13 @@ SCALED = {"rope_type": "yarn", "factor": 4.0, "rope_theta": 1e4}
         ("qwen2", {"layer_types": ["sliding_attention"] * 3}, "no 'sliding_window' is in use"),
         ("qwen2", {"layer_types": ["full_attention"]}, "'layer_types' must name 3 layers"),
         ("qwen2", {"layer_types": ["linear_attention"] * 3}, "'layer_types' must name 3 layers"),
-        ("gemma3", {"attn_logit_softcapping": 50.0}, "'attn_logit_softcapping' is 50.0"),
+        ("gemma3", {"attn_logit_softcapping": 50.0}, "'attn_logit_softcapping' is 50.0, which is not supported: tr"),
         ("gemma3", {"use_bidirectional_attention": True}, "'use_bidirectional_attention' is True"),
+        ("gemma3", {"layer_types": None, "_sliding_window_pattern": 2}, "'_sliding_window_pattern' is 2, of which tra"),
+        ("gemma3", {"rope_parameters": {"full_attention": {"rope_type": "yarn", "factor": 2.0, "truncate": False}}},
+         "full_attention: 'truncate' is false, of which transformers takes no notice in layers of two types"),
+        ("default", {"quantization_config": {"quant_method": "gptq", "bits": 4}},
+         "'bits': 4, 'quant_method': 'gptq'}, which is not supported: its weights are quantized; take the model's"),
         ("gemma3", {"hidden_act": "silu"}, "'hidden_act' is 'silu', and 'hidden_activation' 'gelu_pytorch_tanh'"),
         ("gemma3", {"rope_parameters": {"rope_theta": 5.0}}, "'rope_theta' is 5.0, which is not known here"),
         ("gemma3", {"head_dim": 9}, "heads of 9 and 2 of keys do not fit"),
@@ -401,7 +424,8 @@ def test_an_original_length_outside_counts(tmp_path):
          "'llama.rope.scaling.yarn_attn_factor' is 1.5, and llama.cpp takes 1.13863"),
         ("default", {"attention.head_count_kv": [2, 1, 2]}, "is [2, 1, 2], expected the same in all layers"),
         ("default", {"attention.value_length": 4}, "'llama.attention.value_length' differs from a key's 8"),
-        ("qwen2", {"attention.sliding_window": 16}, "the file does not say of which layers; give --context 16"),
+        ("qwen2", {"attention.sliding_window": 16}, "of which llama.cpp takes no notice in such a model; give --"),
+        ("mistral", {"attention.sliding_window": 16}, "'llama.attention.sliding_window' is 16, of which llama.cpp"),
         ("gemma3-older", {"attention.sliding_window": 16, "rope.scaling.type": "yarn", "rope.scaling.factor": 8.0},
          "'gemma3.rope.scaling.type' is 'yarn', expected none or linear"),
         ("gemma3-older", {"attn_logit_softcapping": 50.0}, "'gemma3.attn_logit_softcapping' is 50.0"),

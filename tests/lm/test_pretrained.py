@@ -289,6 +289,7 @@ def test_a_prompt_without_tokens(small):
         (["generate", "--model", "SMALL", "a", "b"], "'b' is one word too many"),
         (["generate", "--model", "SMALL", "--context", 65], "sees 64 tokens at once, --context 65 is more"),
         (["generate", "run", "--context", 9], "--context: a run has the one"),
+        (["generate", "SMALL", "a"], "small.gguf: is a model from a file, .* give it by --model .*small.gguf"),
         (["chat", "--model", "SMALL", "x"], "'x' is one word too many"),
     ],
 )  # fmt: skip

@@ -63,7 +63,7 @@ def instant_ngp(
     """A folder with transforms.json and images; intrinsics shared or in each frame."""
     frames = []
     cameras = views.cameras
-    names = ("fl_x", "fl_y", "cx", "cy", "k1", "k2", "p1", "p2", "w", "h")
+    names = ("fl_x", "fl_y", "cx", "cy", "k1", "k2", "p1", "p2", "k3", "k4", "w", "h")
 
     def lens(view: int) -> dict[str, float]:
         values = [

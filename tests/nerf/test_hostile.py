@@ -173,7 +173,7 @@ NGP = {
     "fl_x": ("1e-300", "'fl_x' must lie between"),
     "w": ("1e300", "'w' must lie between"),
     "k1": ("1e300", "'k1' must lie between"),
-    "k4": ("[[[[0]]]]", "'k4' = [[[[0]]]] is not supported"),
+    "k4": ("[[[[0]]]]", "'k4' must be a finite number, got [[[[0]]]]"),
     "is_fisheye": ('{"a": "' + "b" * 10**6 + '"}', "'is_fisheye' = {'a': 'bbbb"),
     "camera_angle_y": ("NaN", "'camera_angle_y' must be a finite number"),
     "cx": ("null", "'cx' is missing"),

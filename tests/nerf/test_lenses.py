@@ -37,6 +37,7 @@ def camera(model: Model, terms=(0, 0, 0, 0), focal=30.0, width=64, height=48, po
 CAMERAS = {
     "wide pinhole": camera(Model.PERSPECTIVE, focal=12),
     "barrel": camera(Model.PERSPECTIVE, (-0.2, 0.05, 0.01, -0.008)),
+    "barrel of six terms": camera(Model.PERSPECTIVE, (-0.2, 0.05, 0.01, -0.008, 0.02, -0.004)),
     "fisheye": camera(Model.FISHEYE, (0.05, 0.01, -0.003, 0.001), focal=18),
     "fisheye without terms": camera(Model.FISHEYE, focal=18),
     "equirectangular": camera(Model.EQUIRECTANGULAR),
@@ -50,7 +51,7 @@ def local_oracle(one: Cameras, column: float, row: float) -> np.ndarray:
     x, y = (column + 0.5 - cx) / fl_x, (row + 0.5 - cy) / fl_y
     if one.models[0] == Model.FISHEYE:
         radius, (low, high) = math.hypot(x, y), (0.0, math.pi)
-        terms = one.distortion[0].astype(float)
+        terms = one.distortion[0, :4].astype(float)
         for _ in range(60):
             middle = (low + high) / 2
             bent = middle * (1 + sum(k * middle ** (2 * i + 2) for i, k in enumerate(terms)))
@@ -67,7 +68,7 @@ def local_oracle(one: Cameras, column: float, row: float) -> np.ndarray:
 
 
 @pytest.mark.parametrize(
-    "name", [name for name in CAMERAS if name not in ("barrel", "wide pinhole")]
+    "name", [name for name, one in CAMERAS.items() if one.models[0] != Model.PERSPECTIVE]
 )
 def test_rays_by_their_definition(name):
     one = CAMERAS[name]
@@ -95,6 +96,26 @@ def test_a_fisheye_as_opencv_and_colmap_see_it():
     got = one.rays(0, pixels[:, 0], pixels[:, 1])
     expected = points * [1, -1, -1] / np.linalg.norm(points, axis=1, keepdims=True)
     np.testing.assert_allclose(got, expected, atol=1e-6)
+
+
+def test_a_perspective_camera_of_six_terms():
+    """k3 by pycolmap 4.2.1's FULL_OPENCV; k4 is one power more, as in nerfstudio 1.1.5, here in float64."""
+    points = np.array([[0.3, -0.2, 1.0], [-0.7, 0.5, 1.0], [0.75, 0.55, 1.0]])  # y down, z ahead
+    pixels = [
+        [446.06418493, 156.40449529],
+        [14.31529336, 455.6511958],
+        [649.82972867, 477.64867211],
+    ]
+    intrinsics = np.float32([[410, 405, 322, 238]])
+    k3 = [[0.11, -0.06, 0.004, -0.003, 0.03, 0]]
+    k4 = [[0, 0, 0, 0, 0, 0.04]]
+    radius = np.square(points[:, :2]).sum(1, keepdims=True)
+    bent = points[:, :2] * (1 + 0.04 * radius**4) * [410, 405] + [322, 238]
+    expected = points * [1, -1, -1] / np.linalg.norm(points, axis=1, keepdims=True)
+    for terms, places in ((k3, np.array(pixels)), (k4, bent)):
+        one = Cameras(EYE, intrinsics, np.float32(terms), 640, 480)
+        got = one.rays(0, places[:, 0], places[:, 1])
+        np.testing.assert_allclose(got, expected, atol=1e-6)
 
 
 @pytest.mark.parametrize("name", CAMERAS)

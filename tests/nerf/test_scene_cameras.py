@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from metal_ops.nerf.errors import SceneError
-from metal_ops.nerf.lenses import Model, panorama
+from metal_ops.nerf.lenses import TERMS, Model, panorama
 from metal_ops.nerf.scenes import Views, load_scene
 
 from . import scenes_on_disk as disk
@@ -36,6 +36,16 @@ WHOLE = {"fl_x": 24, "fl_y": 48, "cx": 24, "cy": 24, "k1": 0, "k2": 0, "p1": 0, 
 READ = {
     # Fields, the model that they are, and its terms.
     "opencv": ({"camera_model": "OPENCV", "k1": 0.1, "k3": 0, "k4": 0.0}, 0, [0.1, 0, 0, 0]),
+    "opencv as Metashape's": (
+        {"camera_model": "OPENCV", "k1": 0.1, "k3": -0.02, "k4": 0.01, "p2": 0.001},
+        0,
+        [0.1, 0, 0, 0.001, -0.02, 0.01],
+    ),
+    "full opencv without a denominator": (
+        {"camera_model": "FULL_OPENCV", "k3": -0.02, "k4": 0.0},
+        0,
+        [0, 0, 0, 0, -0.02],
+    ),
     "pinhole in small letters": ({"camera_model": "pinhole"}, 0, [0, 0, 0, 0]),
     "fisheye": (
         {"camera_model": "OPENCV_FISHEYE", "k1": 0.05, "k2": 0.01, "k3": -0.002, "k4": 0.001},
@@ -85,7 +95,8 @@ def test_models_that_are_read(case, place, photos, tmp_path, still_life):
     for views in (load_scene(photos).train, load_scene(photos).test):
         assert (views.cameras.models == model).all()
         np.testing.assert_array_equal(
-            views.cameras.distortion, np.tile(np.float32(terms), (len(views), 1))
+            views.cameras.distortion,
+            np.tile(np.float32(terms + [0] * (TERMS - len(terms))), (len(views), 1)),
         )
         if model > 1:
             np.testing.assert_allclose(views.cameras.intrinsics[0], panorama(Model(model), 48, 48))
@@ -93,8 +104,6 @@ def test_models_that_are_read(case, place, photos, tmp_path, still_life):
 
 REFUSED = {
     "camera_model": "ORTHOPHOTO",
-    "k3": 0.1,
-    "k4": 0.01,
     "k5": 1e-9,
     "k6": -1,
     "s1": 0.1,
@@ -113,6 +122,7 @@ REFUSED = {
     "lens_model": "fisheye",
 }
 NOT_FOR_MODEL = {
+    "k4 of a denominator": {"camera_model": "FULL_OPENCV", "k4": 0.01},
     "p1 of a fisheye": {"is_fisheye": True, "p1": 0.1},
     "k1 of a panorama": {"latlong": True, "k1": 0.1},
     "fl_x of half a panorama": {"camera_model": "EQUIRECTANGULAR", **WHOLE, "fl_x": 40},
@@ -186,6 +196,30 @@ def test_a_frames_focal_length_stands_for_both_axes(photos):
     np.testing.assert_array_equal(load_scene(photos).train.cameras.intrinsics[:, :2], 33)
 
 
+@pytest.mark.parametrize(
+    "shared, own, words",
+    [
+        ({"fl_x": 60.0}, {"fl_x": 50.0}, "'fl_x' is 50.0, and 60.0 for all frames"),
+        ({"k1": 0.1}, {"k2": 0.01}, "'k2' is 0.01, and 0 for all frames"),
+        ({"k1": 0.1}, {"k1": 0.1, "k2": 0.0}, ""),
+        ({}, {"fl_x": 50.0}, ""),
+    ],
+)
+def test_what_a_file_of_nerfstudios_says_twice(shared, own, words, photos):
+    """nerfstudio takes the file's, and instant-ngp the frame's."""
+    names = ("fl_x", "fl_y", "k1", "k2", "p1", "p2", "k3", "k4")
+    change(photos / "transforms.json", drop=names)
+    change(photos / "transforms.json", camera_model="OPENCV", fl_y=60.0, **shared)
+    change(photos / "transforms.json", True, **own)
+    if words:
+        with pytest.raises(SceneError, match=words):
+            load_scene(photos)
+    else:
+        cameras = load_scene(photos).train.cameras
+        assert cameras.intrinsics[0, 0] == own.get("fl_x", 60.0)
+        assert cameras.distortion[0, 0] == np.float32(own.get("k1", 0))
+
+
 def test_split_files_with_a_whole_lens(tmp_path, still_life):
     folder = disk.blender(tmp_path / "toy", still_life)
     lens = {"fl_x": 60, "fl_y": 48, "cx": 44, "cy": 50, "w": 96, "h": 96, "k1": 0.2, "p2": 0.01}
@@ -194,8 +228,9 @@ def test_split_files_with_a_whole_lens(tmp_path, still_life):
     change(folder / "transforms_train.json", frame=True, k1=0.3)
     scene = load_scene(folder)
     np.testing.assert_array_equal(scene.train.cameras.intrinsics[0], [30, 24, 22, 25])  # of 48x48
-    np.testing.assert_array_equal(scene.train.cameras.distortion[0], np.float32([0.3, 0, 0, 0.01]))
-    np.testing.assert_array_equal(scene.test.cameras.distortion[0], np.float32([0.2, 0, 0, 0.01]))
+    for views, k1 in ((scene.train, 0.3), (scene.test, 0.2)):
+        expected = np.float32([k1, 0, 0, 0.01, 0, 0])
+        np.testing.assert_array_equal(views.cameras.distortion[0], expected)
     np.testing.assert_allclose(scene.space.aabb, [[-0.5] * 3, [1.5] * 3])
     assert scene.space.extent == 2
     change(folder / "transforms_test.json", aabb_scale=4)
@@ -271,6 +306,8 @@ def test_lists_of_files_decide_the_split(photos):
     change(path, train_filenames=names[:5], val_filenames=names[5:7], test_filenames=names[7:])
     scene = load_scene(photos)
     assert (scene.train.names, scene.test.names) == (tuple(names[:5]), tuple(names[7:]))
+    change(path, train_filenames=[f"./{name}" for name in names[:5]])  # another spelling
+    assert load_scene(photos).train.names == tuple(names[:5])
     change(path, drop=("test_filenames",))
     assert load_scene(photos).test.names == tuple(names[5:7])
     change(path, train_filenames=["images/nowhere.png"])
@@ -306,6 +343,7 @@ def test_masks(photos):
 
 def test_pixels_without_a_ray_are_counted_and_not_learnt(photos):
     from metal_ops.nerf.config import ModelConfig, TrainConfig
+    from metal_ops.nerf.pixels import training_pixels
     from metal_ops.nerf.train import Trainer
 
     change(photos / "transforms.json", k1=-0.5, fl_x=30, fl_y=30)
@@ -316,7 +354,7 @@ def test_pixels_without_a_ray_are_counted_and_not_learnt(photos):
     assert f"{9 * np.count_nonzero(~shown)} of {9 * 48 * 48} pixels" in note
     config = TrainConfig(seconds=None, steps=2, target_samples=512)
     trainer = Trainer(scene, ModelConfig(n_levels=4, log2_hashmap_size=8), config)
-    _, useful = trainer._pixels(None)
+    _, useful = training_pixels(scene, None)
     np.testing.assert_array_equal(useful, np.flatnonzero(np.tile(shown, (7, 1, 1))))
     assert math.isfinite(trainer.train_step().loss)
     picture = trainer.renderer()(scene.test.cameras, 0)

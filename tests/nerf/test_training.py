@@ -12,7 +12,11 @@ import tensorflow as tf
 from metal_ops.nerf.config import ModelConfig, TrainConfig
 from metal_ops.nerf.evaluate import evaluate
 from metal_ops.nerf.run import Evaluations
-from metal_ops.nerf.scenes import load_scene
+from metal_ops.nerf.scenes import Scene, Views, load_scene
+from metal_ops.nerf.scenes.box import place_box
+from metal_ops.nerf.scenes.procedural import render_view, ring_cameras
+from metal_ops.nerf.scenes.procedural import still_life as solids
+from metal_ops.nerf.space import Space
 from metal_ops.nerf.train import Trainer
 from metal_ops.programs import checkpoint
 from metal_ops.programs.errors import CheckpointError, ProgramError
@@ -44,6 +48,39 @@ def test_a_small_run_learns(still_life):
     allowed = float(np.mean(trainer.occupancy.density.numpy() >= 0))
     assert 0 < trainer.occupancy.occupied_fraction() < 0.8 * allowed
     assert 0.6 < trainer.samples_seen / trainer.step / 8192 < 1.2
+
+
+def by_panoramas(scene: Scene) -> Scene:
+    """The still life from a ring of panoramas, in the box that files without one get: it holds the cameras."""
+    cameras = ring_cameras("equirectangular", 12, 0.0, 24)
+    images = np.stack([render_view(solids(), cameras, view, 1) for view in range(12)])
+    views = Views(tuple(map(str, range(12))), images, cameras)
+    poses = cameras.poses.astype(np.float64)
+    _, space, _ = place_box(poses, np.zeros([0, 3]), True, True, "toy")
+    return dataclasses.replace(scene, train=views, space=space)
+
+
+def in_a_small_box(scene: Scene) -> Scene:
+    return dataclasses.replace(
+        scene, space=Space(scene.space.aabb / 2, extent=4.0, near=scene.space.near)
+    )
+
+
+@pytest.mark.parametrize("change", [by_panoramas, in_a_small_box])
+def test_silhouettes_bound_what_is_unbounded(still_life, change):
+    """Opaque fog up to the end of the space hides random backgrounds, and learns nothing: a loss of 1 / 12."""
+    scene = change(still_life)
+    assert scene.space.contracted and scene.has_alpha
+    trainer = Trainer(scene, SMALL, QUICK)
+    assert trainer.scene.space.contracted == (change is in_a_small_box)
+    losses = [trainer.train_step().loss for _ in range(QUICK.steps)]
+    assert np.mean(losses[-10:]) < 0.05
+    if change is by_panoramas:
+        box = trainer.scene.space.aabb
+        assert 2.1 < (box[1] - box[0])[0] < 3.4  # the plinth is 2.1 wide, and a pixel 0.3
+    else:
+        allowed = trainer.occupancy.density.numpy() >= 0
+        assert (allowed.mean(axis=1) < [0.8, 0.5, 0.4]).all() and allowed[1:].any()
 
 
 KINDS = {

@@ -122,6 +122,22 @@ def test_a_ball_is_traced_where_it_is():
     assert disc.sum() == pytest.approx(np.pi * radius**2, rel=0.03) and disc[32, 32]
 
 
+@pytest.mark.parametrize("last", [1e-4, 0.05], ids=["decades", "less than one"])
+def test_curves_are_drawn_with_the_fonts_that_are_there(last, tmp_path, monkeypatch):
+    """Labels that are formulas want a dozen fonts, and each that is missing is a line in the terminal."""
+    from matplotlib.mathtext import MathTextParser
+
+    from metal_ops.programs.pictures import curve
+
+    def parse(*arguments):
+        raise AssertionError("a formula is drawn")
+
+    monkeypatch.setattr(MathTextParser, "parse", parse)
+    history = [{"seconds": 1.0, "error": 0.08}, {"seconds": 2.0, "error": last}]
+    curve(tmp_path / "a.png", history, "error", "error", "$a$", log=True)
+    assert np.asarray(Image.open(tmp_path / "a.png")).std() > 10
+
+
 def test_gradients_of_the_losses():
     """Gradients of all variables, through the gradient of the encoding, against differences."""
     fit = fit_of(eikonal=0.5)

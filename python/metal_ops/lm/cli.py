@@ -41,15 +41,16 @@ def add_parser(subparsers: Any) -> None:
     """Adds `lm` and its commands to the subparsers of `python -m metal_ops`."""
     parser = subparsers.add_parser(
         "lm",
-        help="Train a small language model over bytes, and let it write",
+        help="Train a small language model over bytes, and let it or one from a file write",
         **words(
             "lm",
             "Train a small transformer over bytes (rotary positions, RMS norm, grouped attention, SwiGLU) on the CPU "
-            "or the Metal device, and let it write.",
+            "or the Metal device, and let it write; or a Llama, Mistral, Qwen or Gemma from a .gguf or a folder.",
             ("train", "on Python's own documentation, a minute; pictures in runs/lm/"),
             ("train --data book.txt --seconds 600", "on a text of yours, ten minutes"),
             ("generate runs/lm 'def '", "text that goes on from a prompt"),
             ("chat runs/lm", "line by line"),
+            ("generate --model tiny.gguf 'Once'", "by a model from a file, or a folder"),
         ),
     )
     commands = parser.add_subparsers(dest="lm_command", metavar="<command>", required=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from metal_ops.programs.command import naming_options, train_config, use_device
@@ -47,6 +48,7 @@ def of_run(arguments: argparse.Namespace, console: Console) -> tuple[Transformer
 
     if arguments.context is not None:
         raise ProgramError("--context: a run has the one that it was trained with; leave it out.")
+    _no_model(Path(arguments.folder))
     header, arrays, where = checkpoint.load_run(arguments.folder, "lm")
     use_device(arguments, console)
     from .config import ModelConfig
@@ -55,6 +57,14 @@ def of_run(arguments: argparse.Namespace, console: Console) -> tuple[Transformer
     model = Transformer(record_from(header, "model", ModelConfig, where))
     take_state(model.state(), arrays, where)
     return model, None
+
+
+def _no_model(path: Path) -> None:
+    """Refuses a model from a file where a run is expected: it goes by --model."""
+    if path.suffix.lower() in (".gguf", ".safetensors") or (path / "config.json").is_file():
+        raise ProgramError(
+            f"{path}: is a model from a file, and the folder of a run is expected; give it by --model {path}."
+        )
 
 
 def of_files(arguments: argparse.Namespace, console: Console) -> tuple[Transformer, Tokenizer]:

@@ -87,6 +87,16 @@ _HARMLESS = frozenset(
         "unsloth_fixed", "unsloth_version", "use_bfloat16", "use_cache", "use_flash_attention",
     )
 )  # fmt: skip
+# Fields that are refused, and what to do; other ones that are not known are refused, too.
+_REFUSED = {
+    "quantization_config": "its weights are quantized; take the model's folder in BF16 or F16, or a .gguf of it",
+    "quantization": "its weights are quantized; take the model's folder in BF16 or F16, or a .gguf of it",
+    "compression_config": "its weights are compressed; take the model's folder in BF16 or F16, or a .gguf of it",
+    "attn_logit_softcapping": "transformers computes without it, other readers with it; set it to null for the former",
+    "use_bidirectional_attention": "such a model makes embeddings, and writes no text; give a model that writes",
+    "num_experts": "models with experts are not read; give one without",
+    "num_local_experts": "models with experts are not read; give one without",
+}
 _LAYERS = ("full_attention", "sliding_attention")
 # Of a model of text and pictures, of which the text's part is read; its file says only what differs from these.
 _WITH_PICTURES = frozenset(
@@ -106,6 +116,7 @@ def text_of(where: str, values: dict[str, Any]) -> dict[str, Any]:
     if values.get("model_type") != "gemma3":
         return values
     fields = Fields(where, values)
+    _refuse(fields)
     fields.refuse_others(
         _WITH_PICTURES | _HARMLESS, "Gemma 3 has no such field, and it may change the result"
     )
@@ -129,6 +140,7 @@ def read(where: str, values: dict[str, Any], context: int | None) -> LlamaConfig
     kind = fields.one_of("model_type", tuple(FAMILIES), "other models, or experts, are not read")
     family, gemma = FAMILIES[kind], kind == "gemma3_text"
     known = _OF_ALL | _HARMLESS | set(family.keys)
+    _refuse(fields)
     fields.refuse_others(known, f"{family.name} has no such field, and it may change the result")
     _check_classes(fields)
     width, heads = fields.whole("hidden_size"), fields.whole("num_attention_heads")
@@ -168,6 +180,15 @@ def read(where: str, values: dict[str, Any], context: int | None) -> LlamaConfig
         sliding=sliding,
         sliding_rope=local,
     )
+
+
+def _refuse(fields: Fields) -> None:
+    for name, remedy in _REFUSED.items():
+        value = fields.values.get(name)
+        if value not in (None, False, 0, {}):
+            raise WeightsError(
+                f"{fields.where}: '{name}' is {short(value)}, which is not supported: {remedy}."
+            )
 
 
 def tied(values: dict[str, Any]) -> bool | None:
@@ -233,9 +254,13 @@ def _windows(fields: Fields, kind: str, layers: int) -> tuple[int | None, tuple[
     elif kind == "mistral":
         sliding = (window is not None,) * layers
     else:
-        name = "sliding_window_pattern"
-        name = name if values.get(name) is not None else f"_{name}"
-        pattern = fields.whole(name, 6)
+        pattern = fields.whole("sliding_window_pattern", 6)
+        other = fields.whole("_sliding_window_pattern", pattern)
+        if listed is None and other != pattern:
+            raise WeightsError(
+                f"{fields.where}: '_sliding_window_pattern' is {other}, of which transformers takes no notice; give "
+                "'layer_types', or call it 'sliding_window_pattern'."
+            )
         sliding = tuple((i + 1) % pattern != 0 for i in range(layers))
     if listed is not None:
         names = fields.texts("layer_types")

@@ -156,9 +156,9 @@ def _windows(
             return window, tuple(listed)
         pattern = fields.whole(name, 6, 0)
         return window, tuple(pattern == 0 or (i + 1) % pattern != 0 for i in range(layers))
-    if at != "llama." and window < context:
+    if window < context:
         raise WeightsError(
-            f"{fields.where}: '{name}' is {window}, and the file does not say of which layers; give "
-            f"--context {window}, or less."
+            f"{fields.where}: '{name}' is {window}, of which llama.cpp takes no notice in such a model; give "
+            f"--context {window}, or less, or the model's folder."
         )
-    return window, (True,) * layers
+    return None, ()

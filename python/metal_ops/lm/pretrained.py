@@ -19,7 +19,7 @@ from .gguf import Gguf
 from .llama import Llama
 from .of_config import CONTEXT as CONTEXT
 from .tokenizers import Tokenizer, tokenizer_of_folder, tokenizer_of_gguf
-from .weights import Packed, SafeTensors, files_of
+from .weights import Packed, SafeTensors, files_of, other_format
 
 _GGUF = {
     "q": "attn_q", "k": "attn_k", "v": "attn_v", "out": "attn_output", "gate": "ffn_gate", "up": "ffn_up",
@@ -69,7 +69,7 @@ def load(path: Path, context: int | None) -> tuple[Llama, Tokenizer]:
         return _gguf(Gguf(path), context)
     if path.suffix.lower() == ".safetensors":
         return _safetensors(files_of(path.parent, path), path.parent, context)
-    raise WeightsError(f"{path}: expected a .gguf, a .safetensors or a folder.")
+    raise WeightsError(f"{path}: expected a .gguf, a .safetensors or a folder{other_format(path)}.")
 
 
 class _Names:

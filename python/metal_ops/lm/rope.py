@@ -86,6 +86,14 @@ def of_layers(fields: Fields, head_size: int, full: float, sliding: float) -> tu
     parameters, scaling = fields.inner("rope_parameters"), fields.inner("rope_scaling")
     parameters.refuse_others(frozenset(_LAYERS), f"expected {_LAYERS[0]!r} and {_LAYERS[1]!r}")
     first, second = (parameters.inner(name) for name in _LAYERS)
+    for one in (first, second, scaling):
+        if one.values.get("truncate") is False:
+            raise WeightsError(
+                f"{one.where}: 'truncate' is false, of which transformers takes no notice in layers of two types; "
+                "leave it out."
+            )
+    # The one that stands outside does not count where layers have types.
+    fields = Fields(fields.where, {**fields.values, "original_max_position_embeddings": None})
     local = fields.number("rope_local_base_freq", sliding, 1, 1e12)
     found = _of_parameters(fields, _merged(fields, first, scaling, full), head_size, full)
     # The older `rope_theta` and `rope_scaling` are of full layers alone.

@@ -15,6 +15,22 @@ from .fields import WeightsError
 
 INDEX = "model.safetensors.index.json"
 _TYPES = ("F32", "F16", "BF16", "F64")
+# Weights in files that are not read, by the ends of their names, and what makes those of them that are.
+_CONVERTED = (
+    "make safetensors of it by transformers: "
+    "AutoModelForCausalLM.from_pretrained(folder).save_pretrained(folder)"
+)
+_OTHERS = {
+    "pytorch_model*.bin": _CONVERTED,
+    "tf_model*.h5": _CONVERTED,
+    "flax_model*.msgpack": _CONVERTED,
+    "consolidated*": "get the same model's model*.safetensors and config.json, as transformers has them",
+    "adapter_model*": "an adapter, give the folder of its base, or join both by peft: "
+    "model.merge_and_unload().save_pretrained(folder)",
+    "*.pt": _CONVERTED,
+    "*.pth": _CONVERTED,
+    "*.onnx*": "take the folder that it was exported from",
+}
 
 
 class Packed(NamedTuple):
@@ -135,12 +151,31 @@ def files_of(folder: Path, given: Path | None = None) -> dict[Path, list[str] | 
         return {given: None}
     files = sorted(folder.glob("model*.safetensors"))
     if not files:
-        other = next(iter(sorted(folder.glob("*.gguf"))), None)
-        remedy = "give the folder of a model" if other is None else f"give {other.name} in it"
         raise WeightsError(
-            f"{folder}: holds no .safetensors of a model (model.safetensors, or those that {INDEX} names); {remedy}."
+            f"{folder}: holds no .safetensors of a model (model.safetensors, or those that {INDEX} names); "
+            f"{_how_to_get_them(folder)}."
         )
     return dict.fromkeys(files)
+
+
+def _how_to_get_them(folder: Path) -> str:
+    """The remedy for a folder whose weights are in other files, or not there."""
+    other = next(iter(sorted(folder.glob("*.gguf"))), None)
+    if other is not None:
+        return f"give {short(other.name)} in it"
+    for pattern, remedy in _OTHERS.items():
+        other = next(iter(sorted(folder.glob(pattern))), None)
+        if other is not None:
+            return f"{short(other.name)} is not read: {remedy}"
+    return "give the folder of a model"
+
+
+def other_format(path: Path) -> str:
+    """The remedy for a file of weights that is not read; empty for other files."""
+    for pattern, remedy in {**_OTHERS, "*.bin": _CONVERTED}.items():
+        if path.match(pattern):
+            return f"; {remedy}"
+    return ""
 
 
 def _indexed(folder: Path) -> dict[Path, list[str] | None]:

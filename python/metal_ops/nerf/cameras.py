@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import tensorflow as tf
 
-from .lenses import PANORAMAS, Lenses, lenses_of, local_directions
+from .lenses import PANORAMAS, TERMS, Lenses, lenses_of, local_directions
 
 _ROWS_AT_ONCE = 1 << 18  # pixels whose rays are calculated at once in float64
 
@@ -26,7 +26,8 @@ class Cameras:
       poses: float32 [N, 3, 4], camera-to-world.
       intrinsics: float32 [N, 4], (fl_x, fl_y, cx, cy) in pixels; of panoramas fl_x is pixels a radian of longitude,
         fl_y pixels a radian of latitude, or a unit of its sine.
-      distortion: float32 [N, 4], (k1, k2, p1, p2), of a fisheye (k1, k2, k3, k4); zeros for a pinhole.
+      distortion: float32 [N, 6], (k1, k2, p1, p2, k3, k4), of a fisheye (k1, k2, k3, k4, 0, 0); zeros for a pinhole.
+        The last ones are zeros if left out.
       width: Pixels in a row.
       height: Pixels in a column.
       models: int32 [N], of `Model`; all PERSPECTIVE if left out.
@@ -48,6 +49,9 @@ class Cameras:
     def __post_init__(self) -> None:
         models = np.zeros(len(self.poses)) if self.models is None else self.models
         object.__setattr__(self, "models", np.asarray(models, np.int32))
+        terms = np.zeros([len(self.poses), TERMS], np.float32)
+        terms[:, : self.distortion.shape[1]] = self.distortion
+        object.__setattr__(self, "distortion", terms)
 
     def __len__(self) -> int:
         return len(self.poses)

@@ -184,15 +184,15 @@ def project(
     if model == Model.PERSPECTIVE:
         safe = np.where(np.abs(depth) < 1e-6, 1e-6, depth)
         x, y = local[:, 0] / safe, -local[:, 1] / safe
-        k1, k2, p1, p2 = cameras.distortion[view]
+        k1, k2, p1, p2, k3, k4 = cameras.distortion[view]
         r2 = x * x + y * y
-        factor = 1 + r2 * (k1 + r2 * k2)
+        factor = 1 + r2 * (k1 + r2 * (k2 + r2 * (k3 + r2 * k4)))
         x, y = (
             x * factor + 2 * p1 * x * y + p2 * (r2 + 2 * x * x),
             y * factor + 2 * p2 * x * y + p1 * (r2 + 2 * y * y),
         )
     elif model == Model.FISHEYE:
-        k1, k2, k3, k4 = cameras.distortion[view]
+        k1, k2, k3, k4 = cameras.distortion[view, :4]
         flat = np.hypot(local[:, 0], local[:, 1])
         angle = np.arctan2(flat, depth)
         s = angle * angle
@@ -206,26 +206,54 @@ def project(
     return x * fl_x + cx, y * fl_y + cy, depth
 
 
+def level_hulls(views: Views, space: Space, resolution: int) -> np.ndarray:
+    """The visual hull in the cells of an occupancy grid: bool [n_levels, G^3], x slowest.
+
+    Args:
+      views: Pictures with alpha.
+      space: Any; each level of its grid is a box twice as long as the one before.
+      resolution: Cells along an edge, G.
+    """
+    boxes = [_grown(space, 2.0**level) for level in range(space.n_levels)]
+    return np.stack([visual_hull(views, box, resolution) for box in boxes])
+
+
+def _grown(space: Space, factor: float) -> Space:
+    """A plain box around the middle of a space, `factor` times as long as its box."""
+    if factor == 1:
+        return Space(space.aabb, near=space.near)
+    half = (space.aabb[1] - space.aabb[0]) / 2 * factor
+    return Space(
+        np.stack([space.centre - half, space.centre + half]).astype(np.float32), near=space.near
+    )
+
+
 def fit_space(scene: Scene, resolution: int = 64) -> Scene:
     """Shrinks the box of a scene with alpha to a cube around its visual hull.
 
     The finest cells of the hash grid and the steps of the marcher are fractions of the box, so
-    a tight box is resolution for free. Scenes without alpha, unbounded ones, and those whose hull is empty
-    come back as they are.
+    a tight box is resolution for free. An unbounded scene becomes a plain one if its hull fits into its box: all
+    else is background. Scenes without alpha, and those whose hull is empty or does not fit, come back as they are.
     """
-    if not scene.has_alpha or scene.space.contracted:
+    space = scene.space
+    if not scene.has_alpha:
         return scene
-    hull = visual_hull(scene.train, scene.space, resolution).reshape([resolution] * 3)
-    if not hull.any():
+    box = _grown(space, 2.0 ** (space.n_levels - 1))
+    for _ in range(space.n_levels):  # in large boxes cells are large
+        hull = visual_hull(scene.train, box, resolution).reshape([resolution] * 3)
+        if not hull.any():
+            return scene
+        bounds = np.empty([2, 3])
+        for axis in range(3):
+            along = np.flatnonzero(hull.any(axis=tuple({0, 1, 2} - {axis})))
+            bounds[:, axis] = along[0], along[-1] + 1
+        corners = box.aabb[0] + bounds / resolution * (box.aabb[1] - box.aabb[0])
+        centre = corners.mean(axis=0)
+        half = float((corners[1] - corners[0]).max()) / 2
+        aabb = np.stack([centre - half, centre + half]).astype(np.float32)
+        before, box = box, Space(aabb, near=space.near)
+        if box.diagonal > 0.9 * before.diagonal:
+            break
+    if space.contracted and box.diagonal > space.diagonal:
         return scene
-    bounds = np.empty([2, 3])
-    for axis in range(3):
-        along = np.flatnonzero(hull.any(axis=tuple({0, 1, 2} - {axis})))
-        bounds[:, axis] = along[0], along[-1] + 1
-    corners = scene.space.aabb[0] + bounds / resolution * (
-        scene.space.aabb[1] - scene.space.aabb[0]
-    )
-    centre = corners.mean(axis=0)
-    half = float((corners[1] - corners[0]).max()) / 2
-    aabb = np.stack([centre - half, centre + half]).astype(np.float32)
-    return dataclasses.replace(scene, space=Space(aabb, near=scene.space.near))
+    return dataclasses.replace(scene, space=box)

@@ -26,7 +26,7 @@ _TILT = 0.05
 class Model(IntEnum):
     """How a camera maps directions to its picture; x and y are pixels from (cx, cy) over (fl_x, fl_y).
 
-    - PERSPECTIVE: tangents of the angles, moved by k1, k2, p1, p2 (OpenCV's model).
+    - PERSPECTIVE: tangents of the angles, moved by k1, k2, p1, p2, k3 (OpenCV's model) and k4 (nerfstudio's).
     - FISHEYE: the angle from the axis is the radius, moved by k1, k2, k3, k4 (OpenCV's fisheye model).
     - EQUIRECTANGULAR: longitude and latitude (nerfstudio's EQUIRECTANGULAR, instant-ngp's `latlong`).
     - EQUAL_AREA: longitude and the sine of the latitude (instant-ngp's `equirectangular`).
@@ -38,6 +38,7 @@ class Model(IntEnum):
     EQUAL_AREA = 3
 
 
+TERMS = 6  # of a camera: k1, k2, p1, p2, k3, k4; of a fisheye k1, k2, k3, k4, 0, 0
 PANORAMAS = (Model.EQUIRECTANGULAR, Model.EQUAL_AREA)
 
 
@@ -78,11 +79,11 @@ def radial(model: int, terms: tuple[float, ...], reach: float) -> Radial:
 
     Args:
       model: PERSPECTIVE or FISHEYE.
-      terms: The four distortion terms.
+      terms: The distortion terms.
       reach: Largest radius that is wanted in the picture.
     """
     fisheye = model == Model.FISHEYE
-    k = np.array(terms if fisheye else [*terms[:2], 0.0, 0.0], np.float64)
+    k = np.array(terms[:4] if fisheye else [*terms[:2], *terms[4:]], np.float64)
     odd = np.array([3.0, 5.0, 7.0, 9.0])
     turns = np.roots([*(k * odd)[::-1], 1.0]) if k.any() else np.zeros(0)
     real = turns[(np.abs(turns.imag) < 1e-9 * (1 + np.abs(turns.real))) & (turns.real > 0)].real
@@ -120,7 +121,7 @@ class Lenses(NamedTuple):
 
     Attributes:
       model: int32 [N].
-      terms: float [N, 4], distortion.
+      terms: float [N, TERMS], distortion.
       limits: float [N, 2], `limit` and `most` of the radial part.
       first: int32 [N], where its table begins.
       tables: float [L * (_CELLS + 1)].
@@ -141,7 +142,7 @@ class Lenses(NamedTuple):
 def lenses_of(
     models: np.ndarray, terms: np.ndarray, reach: np.ndarray, dtype: tf.DType = tf.float32
 ) -> Lenses:
-    """The tensors of lenses: models [N], terms [N, 4], largest radii in their pictures [N]."""
+    """The tensors of lenses: models [N], terms [N, TERMS], largest radii in their pictures [N]."""
     limits: list[tuple[float, float]] = []
     first: list[int] = []
     tables: list[np.ndarray] = []
@@ -170,19 +171,19 @@ def lenses_of(
 
 
 def distort(x: tf.Tensor, y: tf.Tensor, coefficients: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Where the lens moves normalised image coordinates to (OpenCV's model).
+    """Where the lens moves normalised image coordinates to (OpenCV's model, with nerfstudio's k4).
 
     Args:
       x: float [...], undistorted coordinate right of the axis (tangent of the angle).
       y: float [...], the same downwards.
-      coefficients: float [..., 4], (k1, k2, p1, p2).
+      coefficients: float [..., TERMS], (k1, k2, p1, p2, k3, k4).
 
     Returns:
       The distorted (x, y).
     """
-    k1, k2, p1, p2 = tf.unstack(coefficients, axis=-1)
+    k1, k2, p1, p2, k3, k4 = tf.unstack(coefficients, axis=-1)
     r2 = x * x + y * y
-    factor = 1 + r2 * (k1 + r2 * k2)
+    factor = 1 + r2 * (k1 + r2 * (k2 + r2 * (k3 + r2 * k4)))
     return (
         x * factor + 2 * p1 * x * y + p2 * (r2 + 2 * x * x),
         y * factor + 2 * p2 * x * y + p1 * (r2 + 2 * y * y),
@@ -207,12 +208,12 @@ def _perspective(
     radius = tf.sqrt(x * x + y * y)
     factor = tf.math.divide_no_nan(_guess(radius, lenses), radius)
     x, y = x * factor, y * factor
-    k1, k2, p1, p2 = tf.unstack(lenses.terms, axis=1)
+    k1, k2, p1, p2, k3, k4 = tf.unstack(lenses.terms, axis=1)
     for last in range(_ROUNDS + 1):
         got_x, got_y = distort(x, y, lenses.terms)
         r2 = x * x + y * y
-        factor = 1 + r2 * (k1 + r2 * k2)
-        slope = 2 * (k1 + 2 * k2 * r2)  # d(factor)/dx = slope * x
+        factor = 1 + r2 * (k1 + r2 * (k2 + r2 * (k3 + r2 * k4)))
+        slope = 2 * (k1 + r2 * (2 * k2 + r2 * (3 * k3 + r2 * 4 * k4)))  # d(factor)/dx = slope * x
         dxx = factor + slope * x * x + 2 * p1 * y + 6 * p2 * x
         dxy = slope * x * y + 2 * p1 * x + 2 * p2 * y
         dyy = factor + slope * y * y + 2 * p2 * x + 6 * p1 * y
@@ -230,7 +231,7 @@ def _perspective(
 
 def _fisheye(radius: tf.Tensor, lenses: Lenses) -> tuple[tf.Tensor, tf.Tensor]:
     """The angle from the axis, radians, and whether there is one: bool."""
-    k1, k2, k3, k4 = tf.unstack(lenses.terms, axis=1)
+    k1, k2, k3, k4 = tf.unstack(lenses.terms[:, :4], axis=1)
     angle = _guess(radius, lenses)
     for _ in range(_ROUNDS):
         s = angle * angle

@@ -25,12 +25,13 @@ from .cameras import RayCaster
 from .config import ModelConfig, TrainConfig, to_json
 from .evaluate import Renderer
 from .fused import Rendering
-from .hull import covered_pixels, fit_space, visual_hull
+from .hull import fit_space, level_hulls
 from .launches import Sizes
 from .model import RadianceField
 from .packed import PackedField, can_pack, has_own_memory
 from .packed_exchange import PackedExchange
 from .packed_training import PackedOccupancy, PackedTraining
+from .pixels import background_of, training_pixels
 from .rays import march, middles, select
 from .scenes import Scene
 
@@ -114,8 +115,8 @@ class Trainer:
         self.field = RadianceField(model, config.seed)
         resolution = config.occupancy_resolution
         hull = None
-        if scene.has_alpha and not scene.space.contracted:
-            hull = visual_hull(scene.train, scene.space, resolution)
+        if scene.has_alpha:
+            hull = level_hulls(scene.train, scene.space, resolution)
         self.occupancy = OccupancyGrid(
             scene.space.aabb,
             resolution,
@@ -196,42 +197,6 @@ class Trainer:
             lambda: update(seen(n_looks), seed, n_looks=n_looks),
         )
 
-    def _pixels(self, hull: np.ndarray | None) -> tuple[tf.Tensor, tf.Tensor | None]:
-        """All training pixels uint8 [N, 4], and those that are drawn int64 [U]; None for all."""
-        views = self.scene.train
-        count, height, width = views.images.shape[:3]
-        if count * height * width >= 1 << 31:
-            raise ProgramError("the scene has more than 2^31 training pixels; use --downscale.")
-        pixels = tf.constant(views.images.reshape(-1, 4))
-        # Rays that miss the hull have no samples and no gradient: draw from the others only.
-        useful = None if hull is None else covered_pixels(views.cameras, self.scene.space, hull)
-        if useful is not None and not useful.any():  # all is empty: then all can be learnt from
-            useful = None
-        for view in range(count):
-            valid = views.valid(view)
-            if valid is None:
-                continue
-            if useful is None:
-                useful = np.ones([count, height, width], bool)
-            useful[view] &= valid
-        if useful is None:
-            return pixels, None
-        index = np.flatnonzero(useful)
-        if not index.size:
-            raise ProgramError(
-                "no training pixel can be learnt from: those whose rays meet something are masked, or the lens shows "
-                "nothing there."
-            )
-        return pixels, tf.constant(index)  # int64, which devices calculate in
-
-    def _background(self) -> tuple[float, float, float] | None:
-        """What is behind the training pixels; None for random colours."""
-        background = self.config.background
-        if background == "random" or (background == "auto" and self.scene.has_alpha):
-            return None
-        fixed = {"white": (1.0, 1.0, 1.0), "black": (0.0, 0.0, 0.0)}
-        return fixed.get(background, self.scene.background)
-
     def _make_packed_step(self, packed: PackedField, hull: np.ndarray | None) -> PackedTraining:
         cameras = self.scene.train.cameras
         return PackedTraining(
@@ -240,11 +205,11 @@ class Trainer:
             self.scene.space,
             self.march_step,
             _HIDDEN,
-            *self._pixels(hull),
+            *training_pixels(self.scene, hull),
             tf.constant(cameras.poses[:, :3], tf.float32),
             tf.constant(cameras.intrinsics, tf.float32),
             (cameras.width, cameras.height),
-            self._background(),
+            background_of(self.scene, self.config),
             self._apply,
             self._packed_exchange(packed),
         )
@@ -268,10 +233,10 @@ class Trainer:
     def _make_step(self, hull: np.ndarray | None) -> Any:
         views, config = self.scene.train, self.config
         count, height, width = views.images.shape[:3]
-        pixels, useful = self._pixels(hull)
+        pixels, useful = training_pixels(self.scene, hull)
         n_useful = count * height * width if useful is None else int(useful.shape[0])
         caster = RayCaster(views.cameras)
-        fixed = self._background()
+        fixed = background_of(self.scene, config)
 
         workers = self.workers
         whose = self.field.table if self.model_config.encoding == "hash" else None

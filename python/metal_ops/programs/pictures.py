@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+from matplotlib.axis import Axis
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogFormatter
 from PIL import Image, ImageDraw, ImageFont
 from rich.text import Text
 
@@ -107,11 +109,21 @@ def curve(
     axes.set(xlabel="training time, s (measuring does not count)", ylabel=label)
     if log:
         axes.set_yscale("log")
+        plain_powers(axes.yaxis)
     axes.set_title(title, parse_math=False)  # names of files may hold a $
     axes.grid(alpha=0.3)
     axes.set_xlim(left=0)
     with atomic(path) as temporary:
         figure.savefig(temporary, dpi=110)
+
+
+def plain_powers(axis: Axis) -> None:
+    """Labels like 1e-02 on a logarithmic axis of matplotlib's.
+
+    Those that are set as formulas look for a dozen fonts, and warn of each that is not there.
+    """
+    axis.set_major_formatter(LogFormatter())
+    axis.set_minor_formatter(LogFormatter(minor_thresholds=(1, 0.4)))
 
 
 def half_blocks(pixels: np.ndarray, columns: int, lines: int) -> Text:

@@ -52,7 +52,7 @@ def add_parser(subparsers: Any) -> None:
             "Fit the signed distance of a closed mesh by a hash grid and a small network, with the Eikonal loss, on "
             "the CPU or the Metal device; make pictures of it, and a mesh again.",
             ("train", "the built-in knot, under a minute; pictures in runs/knot/"),
-            ("train bunny.ply -o runs/bunny", "a mesh of yours, OBJ or PLY"),
+            ("train bunny.ply -o runs/bunny", "a mesh of yours: .obj, .ply, .off, .stl, .glb"),
             ("mesh runs/knot --out knot.obj", "the surface as triangles"),
             ("render runs/knot", "once around it, as a GIF"),
         ),

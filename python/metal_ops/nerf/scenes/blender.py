@@ -27,6 +27,7 @@ from .common import (
     image_file,
     read_images,
     read_json,
+    say_background,
     unknown_keys,
 )
 from .instant_ngp import REFUSED, REFUSED_IN_FRAME, SPACE, refuse, space_of
@@ -70,10 +71,10 @@ def load_blender(folder: Path, downscale: int = 1) -> Scene:
         )
     if alpha != test_alpha:
         raise SceneError(f"{test_file}: training and held-out images disagree on having alpha.")
-    if not alpha:
-        notes.append(
-            f"{printable(str(folder))}: images have no alpha; the background is taken to be white."
-        )
+    alpha, more = say_background(
+        train.images, alpha, str(folder), "the background is taken to be white"
+    )
+    notes += more
     return Scene(
         name=printable(folder.resolve().name),
         train=train,

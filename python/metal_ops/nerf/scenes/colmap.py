@@ -29,8 +29,9 @@ from .common import (
     check_views,
     hold_out,
     read_images,
+    say_background,
 )
-from .instant_ngp import mean_up
+from .instant_ngp import BLACK, mean_up
 
 PYCOLMAP = "pycolmap==4.2.1"
 _MODELS = ("sparse", "colmap/sparse", ".")  # where mappers and ns-process-data leave models
@@ -126,23 +127,20 @@ def load_colmap(folder: Path, model: Path, downscale: int = 1) -> Scene:
     poses = np.stack([_pose(image, where) for image in images])
     points = np.asarray(content["points"], np.float64).reshape(-1, 3)
     points = points[np.isfinite(points).all(axis=1)]
+    pixels = read_images(files, downscale, height, width)
+    has_alpha, notes = say_background(pixels, has_alpha, where, BLACK)
     inside = all(item.model in PANORAMAS for item in lenses.values())
-    poses, space, notes = place_box(poses, points, has_alpha, inside, where)
-    notes += _what_is_left_out(root, len(images))
+    poses, space, more = place_box(poses, points, has_alpha, inside, where)
+    notes += more + _what_is_left_out(root, len(images))
     checked = [
         check_pose(pose, f"{where}: pose of {name}")
         for pose, name in zip(poses, names, strict=True)
     ]
-    pixels = read_images(files, downscale, height, width)
     cameras = lens.cameras_of(
         checked, [lenses[str(image["camera"])] for image in images], width, height
     )
     views = Views(tuple(names), pixels, cameras)
     notes += check_views(views, where)
-    if not has_alpha:
-        notes.append(
-            f"{printable(where)}: images have no alpha; what the box does not hold is taken to be black."
-        )
     train, test = hold_out(len(names))
     return Scene(
         name=printable(folder.resolve().name),

@@ -312,7 +312,7 @@ def check_images(
         if (h, w) != (height, width):
             raise SceneError(
                 f"{where}: all images must have one size, but {names[0]} has {width}x{height} pixels and {name} has "
-                f"{w}x{h}."
+                f"{w}x{h}; leave out those of the other size, such as photos turned on their side."
             )
     alphas = [alpha for _, _, alpha in headers]
     if len(set(alphas)) > 1:
@@ -342,6 +342,23 @@ def read_images(files: list[Path], downscale: int, height: int, width: int) -> n
             raise SceneError(f"{file}: changed while it was read.")
         images[place] = pixels
     return images
+
+
+def say_background(
+    pixels: np.ndarray, has_alpha: bool, where: str, else_: str
+) -> tuple[bool, list[str]]:
+    """Whether images uint8 [N, H, W, 4] say what is background, and a note if they do not.
+
+    Args:
+      pixels: The images.
+      has_alpha: Whether the files have alpha. Photographs saved as RGBA do, and all of it is 255.
+      where: The file, for the note.
+      else_: What is assumed where images say nothing.
+    """
+    if has_alpha and int(pixels[..., 3].min()) < 255:
+        return True, []
+    words = "alpha of 255 everywhere" if has_alpha else "no alpha"
+    return False, [f"{printable(where)}: images have {words}; {else_}."]
 
 
 def shrink(pixels: np.ndarray, factor: int, where: str) -> np.ndarray:

@@ -5,6 +5,7 @@ Cameras may be shared or stand in each frame (`lens.py`).
 
 from __future__ import annotations
 
+import posixpath
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,7 @@ from .common import (
     number,
     read_images,
     read_json,
+    say_background,
     shrink_mask,
     unknown_keys,
 )
@@ -42,6 +44,7 @@ _NEAR = 0.1  # in unit cubes: nothing is that close to a photographer
 _MOST_EXTENT = 1024.0
 _MOST_SCALE = 1e6
 _LEAST_EDGE = 1e-6
+BLACK = "what the box does not hold is taken to be black"
 
 SPACE = {"aabb_scale", "scale", "offset", "aabb"}
 _SPLITS = ("train_filenames", "val_filenames", "test_filenames")
@@ -111,6 +114,9 @@ def load_instant_ngp(path: Path, downscale: int = 1) -> Scene:
         )
         for i in order
     ]
+    pixels = read_images(files, downscale, height, width)
+    has_alpha, more = say_background(pixels, has_alpha, str(path), BLACK)
+    notes += more
     if "camera_model" in content and not SPACE & set(content):
         # nerfstudio's files say nothing of a box: its readers put one around the cameras, too.
         inside = all(item.model in PANORAMAS for item in lenses)
@@ -119,14 +125,9 @@ def load_instant_ngp(path: Path, downscale: int = 1) -> Scene:
         )
         poses, notes = list(placed), notes + more
     masks = _masks([frames[i] for i in order], path, downscale, height, width)
-    pixels = read_images(files, downscale, height, width)
     cameras = lens.cameras_of([poses[i] for i in order], lenses, width, height)
     views = Views(tuple(names), pixels, cameras, masks)
     notes += check_views(views, str(path))
-    if not has_alpha:
-        notes.append(
-            f"{printable(str(path))}: images have no alpha; what the box does not hold is taken to be black."
-        )
     return Scene(
         name=printable(path.resolve().parent.name),
         train=views.select(train),
@@ -151,7 +152,7 @@ def _split(content: dict[str, Any], paths: list[str], where: str) -> tuple[np.nd
     """Indices of training and held-out frames: nerfstudio's lists of file names, else every 8th is held out."""
     if not any(key in content for key in _SPLITS):
         return hold_out(len(paths))
-    place = {path: i for i, path in enumerate(paths)}
+    place = {_plain(path): i for i, path in enumerate(paths)}
     parts = []
     for keys in (_SPLITS[:1], _SPLITS[:0:-1]):  # test_filenames before val_filenames
         key = next((key for key in keys if content.get(key)), keys[0])
@@ -162,12 +163,17 @@ def _split(content: dict[str, Any], paths: list[str], where: str) -> tuple[np.nd
                 f"{', '.join(_SPLITS)} are there; got {short(listed)}."
             )
         for name in listed:
-            if not isinstance(name, str) or name not in place:
+            if not isinstance(name, str) or _plain(name) not in place:
                 raise SceneError(
                     f"{where}: field '{key}' lists {short(name)}, and no frame has that 'file_path'."
                 )
-        parts.append(np.array(sorted({place[name] for name in listed})))
+        parts.append(np.array(sorted({place[_plain(name)] for name in listed})))
     return parts[0], parts[1]
+
+
+def _plain(name: str) -> str:
+    """A path in one of its spellings: "./a.png" is "a.png"."""
+    return posixpath.normpath(name.replace("\\", "/"))
 
 
 def _masks(

@@ -16,7 +16,7 @@ from metal_ops.programs.reading import is_number
 
 from ..cameras import Cameras
 from ..errors import SceneError
-from ..lenses import Model, panorama
+from ..lenses import TERMS, Model, panorama
 from .common import angle, number
 
 _MOST_BEND = 1e3
@@ -48,7 +48,7 @@ _FLAGS = {
     "equirectangular": Model.EQUAL_AREA,
 }
 _TERMS = {
-    Model.PERSPECTIVE: ("k1", "k2", "p1", "p2"),
+    Model.PERSPECTIVE: ("k1", "k2", "p1", "p2", "k3", "k4"),
     Model.FISHEYE: ("k1", "k2", "k3", "k4"),
     Model.EQUIRECTANGULAR: (),
     Model.EQUAL_AREA: (),
@@ -61,6 +61,7 @@ _BENDS = re.compile(
     r".*spherical.*|.*distort.*|.*lens.*|.*ftheta.*|.*ortho(?!gonal).*|.*projection.*|camera_type|rolling_shutter.*|shift_[xy]",
     re.IGNORECASE,
 )
+_TERM = re.compile(r"[kp]\d")
 
 
 class Lens(NamedTuple):
@@ -69,7 +70,7 @@ class Lens(NamedTuple):
     Attributes:
       model: How it maps directions.
       intrinsics: (fl_x, fl_y, cx, cy), pixels.
-      distortion: The four terms of the model.
+      distortion: The terms of the model.
     """
 
     model: Model
@@ -103,23 +104,43 @@ def lens_of(
       SceneError: With the field that is wrong or not supported.
     """
     own = lens_fields(frame)
+    if "camera_model" in shared:
+        _check_shared(own, shared, where)
     focal = any(
         key in own for key in _FOCAL
     )  # a frame's focal length stands for both axes, as in instant-ngp
     settings = {k: v for k, v in shared.items() if not (focal and k in _FOCAL)} | own
     model = _model(settings, where)
+    names = _TERMS[model]
+    if str(settings.get("camera_model")).upper() == "FULL_OPENCV":
+        names = names[:5]  # its k4 is another one: of the denominator
     for key in sorted(settings):
-        if key in _TERMS[model] or (key in KNOWN and not re.fullmatch(r"[kp]\d", key)):
+        if key in names or (key in KNOWN and not _TERM.fullmatch(key)):
             continue
         if not _is_zero(settings[key]):
-            reads = ", ".join(_TERMS[model]) or "no lens terms"
+            reads = ", ".join(names) or "no lens terms"
             raise SceneError(
                 f"{where}: field '{key}' = {short(settings[key])} is not supported for {_words(model)}, of which "
                 f"{reads} are read; undistort the images to a pinhole first."
             )
-    terms = [number(settings, key, where, 0.0, -_MOST_BEND, _MOST_BEND) for key in _TERMS[model]]
+    terms = [number(settings, key, where, 0.0, -_MOST_BEND, _MOST_BEND) for key in names]
     intrinsics = _intrinsics(settings, model, width, height, where)
-    return Lens(model, intrinsics, [*terms, *[0.0] * (4 - len(terms))])
+    return Lens(model, intrinsics, [*terms, *[0.0] * (TERMS - len(terms))])
+
+
+def _check_shared(own: dict[str, Any], shared: dict[str, Any], where: str) -> None:
+    """Refuses a frame of nerfstudio's that says otherwise than the file: nerfstudio takes the file's, instant-ngp not.
+
+    Of lens terms nerfstudio takes all from the file if one is there.
+    """
+    bent = any(_TERM.fullmatch(key) for key in shared)
+    for key, value in own.items():
+        of_file = shared.get(key, 0 if bent and _TERM.fullmatch(key) else value)
+        if value != of_file:
+            raise SceneError(
+                f"{where}: field '{key}' is {short(value)}, and {short(of_file)} for all frames of the file, of which "
+                "nerfstudio takes the latter and instant-ngp the former; keep one."
+            )
 
 
 def cameras_of(poses: list[np.ndarray], lenses: list[Lens], width: int, height: int) -> Cameras:

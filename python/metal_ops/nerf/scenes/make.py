@@ -86,7 +86,7 @@ def _lens(cameras: Cameras, kind: str) -> dict[str, Any]:
         return {"camera_angle_x": 2 * math.atan(0.5 * width / focal)}
     lens: dict[str, Any] = {"w": width, "h": height, "cx": width / 2, "cy": height / 2}
     if kind == "fisheye":
-        terms = map(float, cameras.distortion[0])
+        terms = map(float, cameras.distortion[0, :4])
         named = dict(zip(("k1", "k2", "k3", "k4"), terms, strict=True))
         return {**lens, "camera_model": "OPENCV_FISHEYE", "fl_x": focal, "fl_y": focal, **named}
     if kind != "equirectangular":

@@ -271,7 +271,11 @@ class _Driver:
         if language == "objective-c" and any(_STRICT.match(word) for word in words):
             own.append("-D_DEFAULT_SOURCE=")
         quiet = ["-Wno-unused-command-line-argument"] if links else []
-        command = [*compiler, *own, *quiet, *words, *output, "-x", language, file]
+        # Link-time optimisation joins all files before their classes are known, and lowers no reference counting.
+        last = (
+            ["-fno-lto"] if objective_c and any(word.startswith("-flto") for word in words) else []
+        )
+        command = [*compiler, *own, *quiet, *words, *last, *output, "-x", language, file]
         if code := _call(command):
             print(_missing_header(_not_found(command)), end="", file=sys.stderr)
         return code

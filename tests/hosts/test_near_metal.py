@@ -256,6 +256,14 @@ MISSING = {
         "#import <QuartzCore/CAMetalLayer.h>\n",
         "there is no <QuartzCore/CAMetalLayer.h> on Linux; of Apple's frameworks there are Metal,",
     ),
+    "a framework of which one header is there": (
+        "#import <IOSurface/IOSurface.h>\n",
+        "there is no <IOSurface/IOSurface.h> on Linux; of Apple's frameworks there are Metal,",
+    ),
+    "a view of MetalKit": (
+        "#import <MetalKit/MetalKit.h>\nvoid f(MTKView* x);\n",
+        "'MTKView' is unavailable: hostmetal has nothing of MetalKit",
+    ),
     "a kernel of MPS": (
         "#import <MetalPerformanceShaders/MetalPerformanceShaders.h>\n"
         "void f(MPSMatrixMultiplication* x);\n",
@@ -267,6 +275,46 @@ MISSING = {
         "'MPSDataTypeFloat32' is unavailable: hostmetal has MPSCommandBuffer of",
     ),
 }
+
+
+# Headers that bring what another of ours has, and a use of it.
+PARTS = {
+    "CoreFoundation/CFArray.h": "CFArrayRef a = 0; return a != 0;",
+    "CoreFoundation/CFBase.h": "CFIndex i = 0; return (int)i;",
+    "CoreFoundation/CFBundle.h": "return CFBundleGetMainBundle() == 0;",
+    "CoreFoundation/CFData.h": "CFDataRef d = 0; return d != 0;",
+    "CoreFoundation/CFDictionary.h": "CFDictionaryRef d = 0; return d != 0;",
+    "CoreFoundation/CFNumber.h": "return CFNumberGetTypeID() == 0;",
+    "CoreFoundation/CFString.h": 'return CFStringGetLength(CFSTR("")) != 0;',
+    "CoreFoundation/CFURL.h": "CFURLRef u = 0; return u != 0;",
+    "CoreGraphics/CoreGraphics.h": "CGSize s = {1, 2}; return s.width != 1;",
+    "IOKit/IOReturn.h": "return kIOReturnSuccess;",
+    "IOKit/IOTypes.h": "io_object_t o = 0; return (int)o;",
+    "mach/host_info.h": "host_info64_t i = 0; return i != 0;",
+    "mach/kern_return.h": "return KERN_SUCCESS;",
+    "mach/mach_host.h": "return mach_host_self() == 77;",
+    "mach/mach_init.h": "return mach_task_self() == 77;",
+    "mach/mach_types.h": "mach_port_t p = 0; return (int)p;",
+    "mach/task.h": "return TASK_VM_INFO == 0;",
+    "mach/task_info.h": "struct mach_task_basic_info i; return sizeof i == 0;",
+    "mach/vm_map.h": "vm_address_t a = 0; return (int)a;",
+    "mach/vm_statistics.h": "vm_statistics64_data_t v; return sizeof v == 0;",
+    "mach/vm_types.h": "vm_size_t s = 0; return (int)s;",
+    "MetalKit/MetalKit.h": "return sizeof(CGPoint) == 0 || sizeof(MTLSize) == 0;",
+    "objc/objc-runtime.h": 'return sel_registerName("x") == 0 || (void*)objc_msgSend == 0;',
+}
+
+
+def test_parts_of_headers(tmp_path: Path) -> None:
+    """Each by itself; those of C in C, too."""
+    files = []
+    for header, body in PARTS.items():
+        name = header.replace("/", "_").replace(
+            ".h", ".m" if header.startswith("MetalKit") else ".c"
+        )
+        (tmp_path / name).write_text(f"#include <{header}>\nint f(void) {{ {body} }}\n")
+        files.append(name)
+    right(metal_ops("objc", "-Wall", "-Werror", "-fsyntax-only", *files, cwd=tmp_path))
 
 
 def test_what_is_not_there_is_a_sentence(tmp_path: Path) -> None:

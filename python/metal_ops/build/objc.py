@@ -64,9 +64,10 @@ EMPTY_FRAMEWORKS = ("CoreGraphics", "MetalKit", "QuartzCore")
 
 # Others that programs look for, and may do without; not OpenCL and OpenGL, which Linux has too.
 MISSING_FRAMEWORKS = (
-    "Accelerate AppKit ApplicationServices AudioToolbox AVFoundation Carbon Cocoa CoreAudio CoreData CoreImage "
-    "CoreMedia CoreML CoreServices CoreText CoreVideo GLKit ImageIO JavaScriptCore MetalFX "
-    "MetalPerformanceShadersGraph MLCompute ModelIO NaturalLanguage SceneKit Security SystemConfiguration UIKit "
+    "Accelerate AppKit ApplicationServices ARKit AudioToolbox AVFoundation Carbon CFNetwork Cocoa CoreAudio "
+    "CoreBluetooth CoreData CoreImage CoreLocation CoreMedia CoreML CoreMotion CoreServices CoreText CoreVideo "
+    "DiskArbitration GameController GLKit ImageIO IOSurface JavaScriptCore MetalFX MetalPerformanceShadersGraph "
+    "MLCompute ModelIO NaturalLanguage Quartz SceneKit ScreenCaptureKit Security SpriteKit SystemConfiguration UIKit "
     "UniformTypeIdentifiers vecLib VideoToolbox Vision WebKit"
 ).split()
 

@@ -232,6 +232,13 @@ BROUGHT = {
     "chrono": "std::memcpy(a, b, 4); std::time_t t = 0; a[0] = int(t);",
     "memory": 'std::memcpy(a, b, 4); a[0] = std::atoi("1");',
     "thread": "std::memcpy(a, b, 4);",
+    "any": "std::memcpy(a, b, 4);",
+    "atomic": "std::memcpy(a, b, 4); a[0] = int(std::sqrt(4.0)); std::uint32_t u = 3; a[0] = int(u);",
+    "charconv": "std::memcpy(a, b, 4); a[0] = int(std::sqrt(4.0));",
+    "forward_list": "std::memcpy(a, b, 4);",
+    "numeric": "std::memcpy(a, b, 4); a[0] = int(std::sqrt(4.0));",
+    "tuple": "a[0] = int(std::sqrt(4.0)) + std::abs(-1);",
+    "utility": "a[0] = int(std::sqrt(4.0)) + std::abs(-1);",
     "optional": "std::memcpy(a, b, 4);",
 }
 

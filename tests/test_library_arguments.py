@@ -333,6 +333,7 @@ REFUSED = {
     "an integer beyond float": ("scalar", 10**400, TypeError, "got one of 1329 bits, which is infinite as float32"),
     "beyond half": ("halves", [1, 65520, 2], TypeError, r"3 numbers \(half3\), got 65520, which is infinite as fl"),
     "in a list": ("floats", [1, 1e39], TypeError, r"x: expected a number \(float\), got 1e\+39, which is infinite"),
+    "beside a tensor": ("halves", [tf.constant(1, tf.float16), 1.0, 7e4], TypeError, "got 70000, which is infinite"),
     "an integer in a list": ("ints", [2**31], TypeError, "got 2147483648, which is no int32"),
     "one beyond 64 bits in a list": ("ulongs", [2**64], TypeError, "got 18446744073709551616, which is no uint64"),
     "one below 0 in a list": ("ulongs", [2**64 - 1, -1], TypeError, "got -1, which is no uint64"),

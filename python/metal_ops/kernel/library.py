@@ -257,7 +257,7 @@ class MetalFunction:
         """A value that is copied into the call, in host memory; None for what is, or becomes, a tensor."""
         layout = binding.layout
         where = f"[{self.name}] {binding.name}"
-        if tf.is_tensor(value) or hasattr(value, "assign") or _holds_tensors(value):
+        if tf.is_tensor(value) or hasattr(value, "assign") or _arguments.holds_tensors(value):
             return None
         if layouts.are_bytes(value):
             data = layouts.raw(where, value, binding.bytes, binding.single)
@@ -286,7 +286,9 @@ class MetalFunction:
     def _tensor(self, binding: _Binding, value: Any, checks: list[tf.Operation]) -> Stored:
         """A value that lies in the device's memory."""
         layout, where = binding.layout, f"[{self.name}] {binding.name}"
-        is_tensor = tf.is_tensor(value) or hasattr(value, "assign") or _holds_tensors(value)
+        is_tensor = (
+            tf.is_tensor(value) or hasattr(value, "assign") or _arguments.holds_tensors(value)
+        )
         if binding.written and isinstance(value, layouts.BYTES):
             raise TypeError(f"{where}: expected a tensor, as it is written, got bytes.")
         if layouts.are_bytes(value):
@@ -353,13 +355,6 @@ class MetalFunction:
                 f"{known}."
             )
         return head
-
-
-def _holds_tensors(value: Any) -> bool:
-    """Whether a list, or one in it, holds tensors."""
-    return isinstance(value, list | tuple) and any(
-        tf.is_tensor(one) or hasattr(one, "assign") or _holds_tensors(one) for one in value
-    )
 
 
 class MetalLibrary:

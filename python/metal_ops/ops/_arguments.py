@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -90,27 +90,38 @@ def unheld(number: Any, dtype: tf.DType) -> tuple[str, str]:
 
 def _check_held(op: str, argument: str, value: Any, dtype: tf.DType) -> None:
     """TensorFlow gives other integers and infinities without a word."""
-    if (
-        type(value) is float and -6e4 < value < 6e4
-    ):  # most are, and every dtype of floats holds them
+    if type(value) is float and -6e4 < value < 6e4:  # every dtype of floats holds it
         return
-    first = value
-    while isinstance(first, list | tuple) and first:
-        first = first[0]
-    if not isinstance(first, int | float | np.ndarray | np.generic):
-        return  # tensors have a dtype of their own
+    if not isinstance(value, np.ndarray) and holds_tensors(value):
+        value = [number for number in _leaves(value) if isinstance(number, int | float)]
     try:
         found = np.asarray(value)
         if found.dtype.kind == "f" and dtype.is_integer and not isinstance(value, np.ndarray):
-            found = np.asarray(
-                value, object
-            )  # NumPy makes floats of small and large integers together
+            # NumPy makes floats of small and large integers together.
+            found = np.asarray(value, object)
         number = outside(found, dtype) if found.dtype.kind != "O" or _are_numbers(found) else None
     except (TypeError, ValueError, OverflowError, NotImplementedError):
         return  # TensorFlow says what is wrong
     if number is not None:
         text, why = unheld(number, dtype)
         raise TypeError(f"[{op}] {argument}: expected {dtype.name}, got {text}, which {why}.")
+
+
+def holds_tensors(value: Any) -> bool:
+    """Whether a list, or one in it, holds tensors."""
+    return isinstance(value, list | tuple) and any(
+        type(one) not in (float, int)  # most are, and what follows takes longer
+        and (tf.is_tensor(one) or hasattr(one, "assign") or holds_tensors(one))
+        for one in value
+    )
+
+
+def _leaves(value: Any) -> Iterator[Any]:
+    if isinstance(value, list | tuple):
+        for one in value:
+            yield from _leaves(one)
+    else:
+        yield value
 
 
 def _are_numbers(found: np.ndarray[Any, Any]) -> bool:

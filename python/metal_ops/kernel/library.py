@@ -110,9 +110,10 @@ class MetalFunction:
           What is written, in the order of the kernel's arguments: a tensor, or a tuple of several.
 
         Raises:
-          TypeError: An argument is missing, unknown or of another dtype than the kernel's.
-          ValueError: Numbers or bytes are no whole number of the kernel's elements, or a shape, grid or threadgroup is
-            impossible.
+          TypeError: An argument is missing, unknown or of another dtype than the kernel's, or has a number that this
+            does not hold: an integer out of range, a finite number that would become infinite.
+          ValueError: Numbers or bytes are no whole number of the kernel's elements, or not one for a reference, or a
+            shape, grid or threadgroup is impossible.
           tf.errors.UnimplementedError: Inside a function that XLA compiles, or with atomics where ops have to be
             deterministic.
         """

@@ -175,6 +175,7 @@ BAD_CALLS = {
     "no threadgroup memory": (
         lambda: make(threadgroup_memory={"t": ("float", 0)})(X), ValueError, r"threadgroup_memory\['t'\]: expected 1 or more"),
     "a float in the text": (lambda: make(template={"N": 1.5})(X), TypeError, r"template\['N'\]: .* belong to params"),
+    "NumPy's float in the text": (lambda: make(template={"N": np.float32(2)})(X), TypeError, r"got np.float32\(2.0\). Numb"),
     "a dtype in the text": (lambda: make(template={"T": tf.float64})(X), TypeError, r"template\['T'\]: shaders have no float64"),
     "atomics of halves": (
         lambda: make(atomic_outputs=True)(tf.cast(X, tf.float16)), TypeError, "atomic_outputs: z has dtype float16; Metal has"),

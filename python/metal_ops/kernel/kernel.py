@@ -518,7 +518,7 @@ def _template_value(label: str, name: str, value: Any) -> Any:
                 f"[{label}] template[{name!r}]: expected an integer of 64 bits, got {value}."
             )
         return int(value)
-    if tf.is_tensor(value) or isinstance(value, float):
+    if tf.is_tensor(value) or isinstance(value, float | np.generic | np.ndarray):
         raise TypeError(
             f"[{label}] template[{name!r}]: expected a dtype, an integer or a bool, which the text is made with, got "
             f"{value!r}. Numbers that change belong to params."

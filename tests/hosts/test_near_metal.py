@@ -217,6 +217,43 @@ def test_what_lies_near_metal(tmp_path: Path, name: str, options: list[str]) -> 
     assert printed.splitlines() == NEAR_PRINTS
 
 
+SMALL = r"""
+#include <libkern/OSByteOrder.h>
+#include <malloc/malloc.h>
+#include <os/log.h>
+#include <os/signpost.h>
+#include <stdio.h>
+static int calls = 0;
+static int called(void) { return ++calls; }
+int main(void) {
+  os_log_t log = os_log_create("of", "tests");
+  os_log(log, "%{public}s %d", "x", called());
+  os_log_error(OS_LOG_DEFAULT, "only words");
+  os_signpost_id_t id = os_signpost_id_generate(log);
+  os_signpost_interval_begin(log, id, "step");
+  os_signpost_event_emit(log, OS_SIGNPOST_ID_EXCLUSIVE, "event", "%d", called());
+  if (os_log_type_enabled(log, OS_LOG_TYPE_FAULT)) called();
+  os_signpost_interval_end(log, id, "step", "%d", called());
+  void* block = malloc(100);
+  printf("%d %d %d ", calls, id == OS_SIGNPOST_ID_NULL, malloc_size(block) >= 100);
+  free(block);
+  uint8_t one[8] = {1, 2};
+  uint16_t two = *(uint16_t*)one;
+  printf("%x %x %x ", OSSwapBigToHostInt16(two), OSSwapLittleToHostInt16(two), OSSwapInt32(0x01020304u));
+  printf("%d\n", OSSwapHostToBigInt64(OSSwapBigToHostInt64(7ull)) == 7);
+  return 0;
+}
+"""
+
+
+@pytest.mark.parametrize("name", ["small.c", "small.mm"])
+def test_small_headers(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text(SMALL)
+    arc = ["-fobjc-arc"] * name.endswith("mm")
+    right(metal_ops("objc", "-Wall", "-Wextra", "-Werror", *arc, name, "-o", "small", cwd=tmp_path))
+    assert right(command("./small", cwd=tmp_path)) == "0 1 1 102 201 4030201 1\n"
+
+
 # header: what a Mac's C++ library has behind it, of which nothing else is included. (Facts of libc++'s list.)
 BROUGHT = {
     "iostream": "std::memcpy(a, b, 4); std::sort(a, a + 4); std::function<int()> f; std::vector<int> v;",

@@ -204,7 +204,7 @@ NO_TENSORS = {
     "a Keras placeholder": lambda value: keras.KerasTensor(value.shape, str(value.dtype)),
 }
 NO_OPTIONS = {
-    NUMBER: ["text", True, [1.0], tf.constant(1.0)],
+    NUMBER: ["text", True, [1.0], tf.constant(1.0), 1e39, 10**400],
     INTEGER: ["text", True, 1.5, None, np.inf],
     FLAG: ["text", 1, None, tf.constant([True, False])],
     DTYPE: ["text", 1.5, True, tf.float64],
@@ -233,6 +233,17 @@ def test_what_is_no_tensor(name, kind):
     for argument, value in FUNCTIONS[name][0].items():
         if kind != "None" or argument not in MAY_BE_NONE:
             refuse(name, argument, NO_TENSORS[kind](value))
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_numbers_that_a_tensor_would_not_hold(name):
+    """TensorFlow makes infinities of 1e39 and other integers of 2^32 + 1 without a word."""
+    for argument, value in FUNCTIONS[name][0].items():
+        numbers = np.asarray(value)
+        if numbers.dtype.kind in "fi":
+            beyond = numbers.astype(float if numbers.dtype.kind == "f" else object)
+            beyond.flat[0] = 1e39 if numbers.dtype.kind == "f" else 2**32 + 1
+            refuse(name, argument, beyond.tolist())
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
@@ -354,7 +365,7 @@ def test_what_would_be_taken_for_something_else():
         )
     for value in (10**400, -(10**5000)):
         with pytest.raises(
-            ValueError, match=r"\[focal_loss\] alpha: .* a float can hold, got one of \d+ bits"
+            ValueError, match=r"\[focal_loss\] alpha: expected a number, got one of \d+ bits, which is inf"
         ):
             metal_ops.focal_loss(POINTS, POINTS, alpha=value)
     with pytest.raises(

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import math
-import random
-from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,128 +10,11 @@ import tensorflow as tf
 
 import metal_ops
 from metal_ops.metal import Options, compile_object, link
+from tests.signatures import DECLARED, Signatures
 
 pytestmark = [pytest.mark.ops, pytest.mark.any_simd]
 
 HEAD = "#include <metal_stdlib>\nusing namespace metal;\n"
-DTYPES = {
-    "float": "f4", "half": "f2", "bfloat": tf.bfloat16.as_numpy_dtype, "bool": "?", "char": "i1", "uchar": "u1",
-    "short": "i2", "ushort": "u2", "int": "i4", "uint": "u4", "long": "i8", "ulong": "u8",
-}  # fmt: skip
-
-
-@dataclass
-class Type:
-    """A type of a generated signature.
-
-    Attributes:
-      name: MSL's.
-      shape: Shape of its numbers.
-      scalar: The type of its numbers; "" of a struct.
-      members: Members of a struct.
-    """
-
-    name: str
-    shape: tuple[int, ...]
-    scalar: str = ""
-    members: tuple[tuple[str, Type], ...] = ()
-
-    def numbers(self, at: str) -> Iterator[str]:
-        """Expressions of all numbers in a value at `at`, in the order of a NumPy array."""
-        for index in np.ndindex(*self.shape):
-            one = at + "".join(f"[{i}]" for i in index)
-            for name, member in self.members:
-                yield from member.numbers(f"{one}.{name}")
-            if not self.members:
-                yield f"float({one})"
-
-
-class Signatures:
-    """Random types and values; every number is one that all types hold."""
-
-    def __init__(self, seed: int):
-        self.draw = random.Random(seed)
-        self.structs: list[str] = []
-
-    def type(self, depth: int = 2) -> Type:
-        draw = self.draw
-        kind = draw.choice(["scalar", "vector", "vector", "packed", "matrix", "array", "struct"])
-        scalar = draw.choice(list(DTYPES))
-        width = draw.randint(2, 4)
-        if kind == "vector" or (kind == "packed" and scalar == "bool"):
-            return Type(f"{scalar}{width}", (width,), scalar)
-        if kind == "packed":
-            return Type(f"packed_{scalar}{width}", (width,), scalar)
-        if kind == "matrix":
-            scalar, columns = draw.choice(["float", "half"]), draw.randint(2, 4)
-            return Type(f"{scalar}{columns}x{width}", (columns, width), scalar)
-        if kind == "array" and depth:
-            of = self.type(depth - 1)
-            return Type(f"array<{of.name}, {width}>", (width, *of.shape), of.scalar, of.members)
-        if kind == "struct" and depth:
-            members = tuple((f"m{i}", self.type(depth - 1)) for i in range(draw.randint(1, 4)))
-            name = f"S{len(self.structs)}"
-            body = " ".join(f"{member.name} {at};" for at, member in members)
-            self.structs.append(f"struct {name} {{ {body} }};\n")
-            return Type(name, (), "", members)
-        return Type(scalar, (), scalar)
-
-    def value(self, of: Type, count: int) -> tuple[Any, list[float]]:
-        """One value, or several, in one of the forms that serve the type, and its numbers."""
-        shape = of.shape if count == 1 else (count, *of.shape)
-        if not of.members:
-            return self.array(of, shape)
-        form = self.draw.choice([self.dict, self.record])
-        made = [form(of) for _ in range(math.prod(shape))]
-        flat = [number for _, numbers in made for number in numbers]
-        values = np.empty(len(made), object)
-        for i, (one, _) in enumerate(made):
-            values[i] = one
-        return (values.reshape(shape).tolist() if shape else made[0][0]), flat
-
-    def array(self, of: Type, shape: tuple[int, ...]) -> tuple[Any, list[float]]:
-        draw = self.draw
-        low, high = (
-            (0, 1) if of.scalar == "bool" else (0, 100) if of.scalar[0] == "u" else (-100, 100)
-        )
-        exact = np.array([draw.randint(low, high) for _ in range(math.prod(shape))]).reshape(shape)
-        array = exact.astype(DTYPES[of.scalar])
-        flat = exact.reshape(-1).astype(float).tolist()
-        forms = [array, array.tolist(), tf.constant(array)]
-        if shape:
-            forms += [array.reshape(-1), array.reshape(-1).tolist(), array.tolist()]
-        if of.scalar in ("float", "half", "bfloat"):  # integers become floats
-            forms += [exact.tolist(), exact.astype(float).tolist()]
-        return draw.choice(forms), flat
-
-    def dict(self, of: Type) -> tuple[Any, list[float]]:
-        made = {name: self.value(member, 1) for name, member in of.members}
-        return {name: one for name, (one, _) in made.items()}, [
-            x for _, flat in made.values() for x in flat
-        ]
-
-    def record(self, of: Type) -> tuple[Any, list[float]]:
-        """A NumPy record, whose layout is NumPy's own."""
-        record = np.zeros((), _dtype(of))
-        return record[()], self._fill(of, record)
-
-    def _fill(self, of: Type, record: Any) -> list[float]:
-        flat: list[float] = []
-        for name, member in of.members:
-            if not member.members:
-                value, numbers = self.array(member, member.shape)
-                record[name] = np.reshape(numbers, member.shape)
-                flat += numbers
-                continue
-            for index in np.ndindex(*member.shape):
-                flat += self._fill(member, record[name][index])
-        return flat
-
-
-def _dtype(of: Type) -> np.dtype[Any]:
-    if not of.members:
-        return np.dtype(DTYPES[of.scalar])
-    return np.dtype([(name, _dtype(member), member.shape) for name, member in of.members])
 
 
 def compiled(source: str, path: Any) -> metal_ops.MetalLibrary:
@@ -168,7 +47,7 @@ def check(count: int, seed: int, path: Any) -> None:
             f"kernel void k{number}({', '.join(parameters)}, device float* out) {{\n{lines}}}\n"
         )
         calls.append((parameters, values, expected))
-    lib = compiled("".join([*made.structs, *kernels]), path)
+    lib = compiled("".join([DECLARED, *made.structs, *kernels]), path)
     for number, (parameters, values, expected) in enumerate(calls):
         with tf.device("CPU:0"):
             found = lib[f"k{number}"](*values, outputs={"out": [len(expected)]}, grid=1)
@@ -221,6 +100,23 @@ kernel void u3(constant uint3& n, device float* out, uint i [[thread_position_in
 kernel void b2(constant bool2& n, device float* out) { out[0] = n.x + 2 * n.y; }
 kernel void number(constant uchar& n, device float* out) { out[0] = n; }
 kernel void array(constant float (&w)[4], device float* out) { out[0] = w[3]; }
+kernel void scalar(constant float& x, device float* out) { out[0] = x; }
+kernel void halves(constant half3& x, device float* out) { out[0] = x.x; out[1] = x.y; out[2] = x.z; }
+kernel void packed(constant packed_half4& x, device float* out) { out[0] = x[0]; }
+kernel void threes(constant packed_float3* x, device float* out) { out[0] = x[0][2]; }
+kernel void read(device const float& x, device float* out) { out[0] = x; }
+kernel void floats(device const float* x, device float* out, uint i [[thread_position_in_grid]]) { out[i] = x[i]; }
+kernel void ints(device const int* x, device float* out) { out[0] = x[0]; }
+kernel void ulongs(device const ulong* x, device ulong* out) { out[0] = x[0]; }
+kernel void sum(constant float* x, constant uint& n, device float* out) {
+  out[0] = 0;
+  for (uint i = 0; i < n; ++i) out[0] += x[i];
+}
+kernel void count(device atomic_uint& n, device atomic<int>* m) {
+  atomic_fetch_add_explicit(&n, 1, memory_order_relaxed);
+  atomic_fetch_sub_explicit(&m[1], 1, memory_order_relaxed);
+}
+kernel void nameless(constant float&, device float* out) { out[0] = 1; }
 """
 OUT = {"outputs": {"out": [5]}, "grid": 1}
 VALUE = {
@@ -265,6 +161,7 @@ def test_arrays_of_structs(lib, n):
         values,
         [{"a": i + 1, "b": 1} for i in range(n)],
         memory.tobytes(),
+        [row.tobytes() for row in memory],
         tf.constant(memory),
     ):
         np.testing.assert_array_equal(lib.pairs(given, outputs={"out": [n]}), np.arange(n))
@@ -329,12 +226,123 @@ def test_sizes_that_a_graph_does_not_know(lib):
         function(x[:7], y)
 
 
+def test_numbers_are_rounded_and_stay_finite(lib):
+    """Rounding is no error; a finite number that becomes infinite is one: in REFUSED."""
+    inf = float("inf")
+    for value, expected in (
+        (2**24 + 1, 2.0**24),
+        (2**70, 2.0**70),
+        (np.float64(0.1), np.float32(0.1)),
+        (1e-60, 0),
+        (3.4028235e38, 3.4028235e38),
+        (inf, inf),
+        (-np.inf, -inf),
+        (float("nan"), np.nan),
+        (np.longdouble(2.5), 2.5),
+        (np.array(3, object), 3),
+        ([7.5], 7.5),
+    ):
+        np.testing.assert_array_equal(lib.scalar(value, **OUT)[0], np.float32(expected))
+    np.testing.assert_array_equal(lib.halves([65519.9, -inf, 1], **OUT)[:3], [65504, -inf, 1])
+    np.testing.assert_array_equal(lib.floats([1, 2**70, 3], outputs={"out": [3]})[1], 2.0**70)
+    most = 2**64 - 1
+    assert int(lib.ulongs([most], outputs={"out": [1]})[0].numpy()) == most
+
+
+def test_arrays_that_lie_apart(lib):
+    apart = np.arange(12.0).reshape(3, 4)
+    frozen = np.arange(3.0)
+    frozen.flags.writeable = False
+    for value in (
+        apart[:, 1],
+        apart[::-1, 0],
+        apart.T[1, :3],
+        frozen,
+        frozen.astype(">f4"),
+        np.asfortranarray(frozen),
+    ):
+        np.testing.assert_array_equal(lib.halves(value, **OUT)[:3], value)
+
+
+def test_bytes_of_more_than_a_call_copies(lib):
+    x = np.arange(6000, dtype=np.float32)
+    for data in (x.tobytes(), bytearray(x.tobytes()), np.void(x.tobytes())):
+        np.testing.assert_array_equal(lib.floats(data, outputs={"out": [6000]}), x)
+        np.testing.assert_array_equal(
+            lib.f4(data, outputs={"y": [1500, 4]}), x.reshape(-1, 4)[:, ::-1]
+        )
+        y = lib.f3(data, outputs={"y": [1500, 3]})
+        np.testing.assert_array_equal(y, x.reshape(-1, 4)[:, 2::-1])
+
+
+def test_none_for_a_pointer(lib):
+    """A pointer may lead to nothing; a reference may not: in REFUSED."""
+    for none in ([], np.zeros(0, np.float32), b"", tf.zeros([0])):
+        np.testing.assert_array_equal(lib.sum(none, 0, outputs={"out": [1]}, grid=1), [0])
+
+
+def test_atomics_have_the_dtype_of_their_numbers(lib):
+    assert repr(lib.count) == "<Metal kernel count(n (uint, written), m (int, written))>"
+    n, m = lib.count(3, [0, 0], grid=5)
+    assert (n.dtype, m.dtype, n.numpy(), m.numpy().tolist()) == (tf.uint32, tf.int32, 8, [0, -5])
+    with pytest.raises(TypeError, match=r"n: expected uint32 \(uint\), got int32"):
+        lib.count(tf.zeros([], tf.int32), [0, 0], grid=1)
+
+
+def test_a_parameter_without_a_name(lib):
+    with pytest.raises(
+        TypeError, match=r"\[nameless\] argument 0 of its 2 has no name in the kernel"
+    ):
+        lib.nameless(1.0, **OUT)
+
+
+def test_one_element_in_a_graph(lib):
+    @tf.function(input_signature=[tf.TensorSpec([None])])
+    def function(x):
+        return lib.read(x, outputs={"out": [1]})
+
+    np.testing.assert_array_equal(function([2.5]), [2.5])
+    with pytest.raises(
+        tf.errors.InvalidArgumentError,
+        match=r"\[read\] x: expected an element, as the kernel takes",
+    ):
+        function(tf.zeros([0]))
+
+
 def without(name: str) -> dict[str, Any]:
     return {key: value for key, value in VALUE.items() if key != name}
 
 
 REFUSED = {
-    "two of three": ("u3", [7, 8], ValueError, r"\[u3\] n: expected 3 numbers \(uint3\), or a multiple of them, got 2"),
+    "two of three": ("u3", [7, 8], ValueError, r"\[u3\] n: expected 3 numbers \(uint3\), got 2 numbers\.$"),
+    "two of several threes": ("threes", [7, 8], ValueError, r"3 numbers \(packed_float3\), or a multiple of them, got"),
+    "one number": ("packed", [7], ValueError, r"x: expected 4 numbers \(packed_half4\), got 1 number\.$"),
+    "no vector": ("u3", [], ValueError, r"\[u3\] n: expected 3 numbers \(uint3\), got 0 numbers"),
+    "two vectors": ("u3", [[7, 8, 9], [1, 2, 3]], ValueError, r"3 numbers \(uint3\), got numbers of shape \[2, 3\]"),
+    "no number": ("scalar", [], ValueError, r"\[scalar\] x: expected a number \(float\), got 0 numbers"),
+    "two numbers": ("scalar", [1.0, 2.0], ValueError, r"expected a number \(float\), got 2 numbers"),
+    "an array of none": ("scalar", np.zeros(0, "f4"), ValueError, "x: expected an element, as the kernel takes a"),
+    "a tensor of none": ("read", tf.zeros([0]), ValueError, "x: expected an element, as the kernel takes a reference"),
+    "no bytes": ("scalar", b"", ValueError, "expected 4 bytes, got 0"),
+    "bytes of two": ("scalar", b"12345678", ValueError, r"expected 4 bytes, got 8\.$"),
+    "bytes of half of one": ("floats", b"123456", ValueError, "expected 4 bytes, got 6. Several values are a multiple"),
+    "no struct": ("s", [], ValueError, r"\[s\] s: expected a struct of a, b, c, inner, got a list of 0"),
+    "two structs": ("s", [VALUE, VALUE], ValueError, "got a list of 2"),
+    "beyond float": ("scalar", 1e39, TypeError, r"a number \(float\), got 1e\+39, which is infinite as float32"),
+    "NumPy's beyond float": ("scalar", np.float64(-1e39), TypeError, "got -1e[+]39, which is infinite as float32"),
+    "an integer beyond float": ("scalar", 10**400, TypeError, "got one of 1329 bits, which is infinite as float32"),
+    "beyond half": ("halves", [1, 65520, 2], TypeError, r"3 numbers \(half3\), got 65520, which is infinite as fl"),
+    "in a list": ("floats", [1, 1e39], TypeError, r"x: expected a number \(float\), got 1e\+39, which is infinite"),
+    "beside a tensor": ("halves", [tf.constant(1, tf.float16), 1.0, 7e4], TypeError, "got 70000, which is infinite"),
+    "an integer in a list": ("ints", [2**31], TypeError, "got 2147483648, which is no int32"),
+    "one beyond 64 bits in a list": ("ulongs", [2**64], TypeError, "got 18446744073709551616, which is no uint64"),
+    "one below 0 in a list": ("ulongs", [2**64 - 1, -1], TypeError, "got -1, which is no uint64"),
+    "NaN for an integer": ("number", float("nan"), TypeError, r"n: expected a number \(uchar\), got float64"),
+    "True in a list": ("floats", [True], TypeError, "True and False are none"),
+    "masked numbers": ("floats", np.ma.array([1.0], mask=[True]).tolist(), TypeError, "x: expected a number"),
+    "a masked vector": ("halves", np.ma.array([1.0, 2, 3], mask=[0, 1, 0]), TypeError, r"masked numbers. Fill them"),
+    "objects": ("halves", np.array([1, None, "x"], object), TypeError, "got an array of object"),
+    "complex": ("halves", [1j, 2, 3], TypeError, "got complex128"),
     "two vectors of two": ("u3", [[7, 8], [9, 1], [2, 3]], ValueError, r"got numbers of shape \[3, 2\]"),
     "a number": ("u3", 7, ValueError, "n: expected 3 numbers"),
     "floats": ("u3", [7.0, 8, 9], TypeError, r"n: expected 3 numbers \(uint3\), got float64. Convert it first"),
@@ -357,11 +365,14 @@ REFUSED = {
     "a member is missing": ("s", without("b"), TypeError, r"\[s\] s: .* of a, b, c, inner, got the members a, c"),
     "a member too many": ("s", VALUE | {"d": 1}, TypeError, "got the members a, b, c, inner, d"),
     "a record's names": ("s", np.zeros((), "f4, i4, u1, f4"), TypeError, "got the members f0, f1"),
+    "a member beyond half": (
+        "s", VALUE | {"inner": [{"h": [1e6, 1], "mode": 1}] * 2}, TypeError, r"inner\[0\].h: .*got 1e\+06, which is"),
     "a member's numbers": ("s", VALUE | {"b": [1, 2]}, ValueError, r"\[s\] s.b: expected 3 numbers \(int3\)"),
     "a member's dtype": ("s", VALUE | {"b": [1, 2, 0.5]}, TypeError, r"s.b: expected 3 numbers \(int3\), got float64"),
+    "bytes in a list": ("pairs", [b"12345678", b"1234"], ValueError, r"d\[1\]: expected 8 bytes, got 4\.$"),
     "an array's length": ("s", VALUE | {"inner": [{}]}, ValueError, r"s.inner: expected 2 values, got 1"),
     "a member's member": ("s", VALUE | {"inner": [{}, {}]}, TypeError, r"s.inner\[0\]: expected a struct of 8 bytes"),
-    "a list": ("s", [1, 2, 3], TypeError, r"s\[0\]: expected a struct"),
+    "a list": ("s", [1], TypeError, r"s\[0\]: expected a struct"),
     "a tensor": ("s", tf.zeros([16]), TypeError, "s: expected a struct of a, b, c, inner: dicts, .* got float32"),
     "a tensor of what lies apart": ("apart", tf.zeros([8]), TypeError, "d: expected a struct of a, b: dicts"),
     "bit fields": ("odd", {"low": 1, "high": 2}, TypeError, "d: expected its 4 bytes, as low has a type that"),

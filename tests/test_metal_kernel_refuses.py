@@ -138,6 +138,13 @@ BAD_CALLS = {
     "a param's rank": (lambda: scale()(X, a=X), TypeError, "a: expected a scalar of float32"),
     "a param out of range": (
         lambda: make(params={"n": "uchar"})(X, n=300), ValueError, r"\[tried\] n: 300 is no uint8"),
+    "a param beyond float": (lambda: scale()(X, a=1e39), ValueError, r"\[tried\] a: 1e\+39 is infinite as float32"),
+    "a large integer beyond float": (lambda: scale()(X, a=10**400), ValueError, "a: one of 1329 bits is infinite as fl"),
+    "a param beyond half": (
+        lambda: make(params={"a": "half"})(X, a=70000), ValueError, r"\[tried\] a: 70000 is infinite as float16"),
+    "an input beyond float": (lambda: make()(1e39), TypeError, r"\[tried\] x: expected float32, got 1e\+39, which is inf"),
+    "init value beyond half": (
+        lambda: make("", init_value=70000)(tf.cast(X, tf.float16)), ValueError, "init_value: 70000 is infinite as float16"),
     "half a number": (lambda: make(params={"n": "int"})(X, n=1.5), ValueError, r"\[tried\] n: 1\.5 is no int32"),
     "a grid beyond all": (lambda: make(shapes=[2**40, 2**40])(X), ValueError, r"\[tried\] grid: \d+ is too large"),
     "a grid beyond Metal's": (
@@ -168,6 +175,7 @@ BAD_CALLS = {
     "no threadgroup memory": (
         lambda: make(threadgroup_memory={"t": ("float", 0)})(X), ValueError, r"threadgroup_memory\['t'\]: expected 1 or more"),
     "a float in the text": (lambda: make(template={"N": 1.5})(X), TypeError, r"template\['N'\]: .* belong to params"),
+    "NumPy's float in the text": (lambda: make(template={"N": np.float32(2)})(X), TypeError, r"got np.float32\(2.0\). Numb"),
     "a dtype in the text": (lambda: make(template={"T": tf.float64})(X), TypeError, r"template\['T'\]: shaders have no float64"),
     "atomics of halves": (
         lambda: make(atomic_outputs=True)(tf.cast(X, tf.float16)), TypeError, "atomic_outputs: z has dtype float16; Metal has"),

@@ -42,6 +42,7 @@ kernel void minmax(device const int* x, device int* low, device int* high, const
 }
 kernel void wide(device const float4* x, device float4* y, uint i [[thread_position_in_grid]]) { y[i] = x[i].wzyx; }
 kernel void shaded(texture2d<float, access::read> t, device float* out) { out[0] = t.read(uint2(0, 0)).x; }
+kernel void pack(device const float* x, device Params* out) { out[0].factor = x[0]; }
 kernel void nothing(device const float* x) {}
 """
 X, Y = np.float32([1, 2, 3]), np.float32([10, 20, 30])
@@ -54,7 +55,7 @@ def lib():
 
 
 def test_names(lib):
-    names = ("axpy", "minmax", "nothing", "scale", "shaded", "sum", "turn", "wide")
+    names = ("axpy", "minmax", "nothing", "pack", "scale", "shaded", "sum", "turn", "wide")
     assert lib.functions == names and set(names) < set(dir(lib))
     assert lib.axpy is lib["axpy"]
     assert "axpy(x (float), y (float), z (float, written), a (float))" in repr(lib.axpy)
@@ -149,7 +150,7 @@ REFUSED = {
     "dtype of an output": (
         lambda lib: lib.axpy(X, Y, 2.0, outputs={"z": tf.TensorSpec([3], tf.int32)}), TypeError, "expected float32 as in the kernel",
     ),
-    "no dtype": (lambda lib: lib.sum(X, outputs={"out": [1]}, grid=3), TypeError, "4 bytes and no dtype; give tf.TensorSpec"),
+    "no dtype": (lambda lib: lib.pack(X, outputs={"out": [1]}), TypeError, "8 bytes and no dtype; give tf.TensorSpec"),
     "float64": (lambda lib: lib.axpy(X.astype("f8"), Y, 2.0, outputs={"z": [3]}), TypeError, "x: shaders have no float64"),
     "a struct's size": (lambda lib: lib.scale(tf.zeros([1], tf.float16), b"1234567"), ValueError, "p: expected 8 bytes, got 7"),
     "a number for a struct": (lambda lib: lib.scale(tf.zeros([1], tf.float16), 1.0), TypeError, "p: expected a struct of 8 bytes"),

@@ -44,6 +44,18 @@ MTLBindingAccess Access(const metallib_argument& a) {
 
 bool IsDepth(const metallib_argument& a) { return std::string(a.type_name).rfind("depth", 0) == 0; }
 
+// An array of textures has an entry for each, all of one name; Apple's reflection has one for all.
+NSUInteger ArrayLength(const metallib_kernel& kernel, uint32_t first) {
+  const metallib_argument* a = &kernel.arguments[first];
+  uint32_t count = 1;
+  if (a->kind != METALLIB_TEXTURE || !*a->name) return count;
+  while (first + count < kernel.n_arguments && a[count].kind == METALLIB_TEXTURE &&
+         strcmp(a[count].name, a->name) == 0) {
+    ++count;
+  }
+  return count;
+}
+
 MTLStructType* StructType(const metallib_argument& a) {
   auto type = hostmetal::StructOf(a);
   return type ? [hostmetal::NewStructType(std::move(type)) autorelease] : nil;
@@ -67,6 +79,7 @@ MTLPointerType* PointerType(const metallib_argument& a) {
  @public
   const metallib_argument* _info;
   id _owner;
+  NSUInteger _length;  // of an array of textures
 }
 @end
 
@@ -99,6 +112,10 @@ MTLPointerType* PointerType(const metallib_argument& a) {
 - (NSUInteger)bufferDataSize {
   return _info->pointee_size;
 }
+// Apple's protocol has no such method: kernels/runtime/layout.mm asks whether this one has.
+- (BOOL)isReference {
+  return (_info->flags & METALLIB_ARG_REFERENCE) != 0;
+}
 - (MTLDataType)bufferDataType {
   return hostmetal::TypeOf(*_info)->data_type;
 }
@@ -124,7 +141,7 @@ MTLPointerType* PointerType(const metallib_argument& a) {
   return IsDepth(*_info);
 }
 - (NSUInteger)arrayLength {
-  return 1;
+  return _length;
 }
 @end
 
@@ -191,6 +208,18 @@ MTLPointerType* PointerType(const metallib_argument& a) {
 }
 @end
 
+@interface HMTextureArrayArgument : MTLArgument {
+ @public
+  NSUInteger _length;
+}
+@end
+
+@implementation HMTextureArrayArgument
+- (NSUInteger)arrayLength {
+  return _length;
+}
+@end
+
 @implementation MTLComputePipelineReflection
 - (id)initWithPipeline:(HMComputePipelineState*)pipeline {
   self = [super init];
@@ -198,14 +227,18 @@ MTLPointerType* PointerType(const metallib_argument& a) {
     const metallib_kernel* entry = pipeline->_kernel->entry;
     NSMutableArray* arguments = [[NSMutableArray alloc] init];
     NSMutableArray* bindings = [[NSMutableArray alloc] init];
-    for (uint32_t i = 0; i < entry->n_arguments; ++i) {
-      MTLArgument* argument = [[MTLArgument alloc] initWithInfo:&entry->arguments[i]
-                                                          owner:pipeline];
+    NSUInteger length = 1;
+    for (uint32_t i = 0; i < entry->n_arguments; i += uint32_t(length)) {
+      length = ArrayLength(*entry, i);
+      HMTextureArrayArgument* argument =
+          [[HMTextureArrayArgument alloc] initWithInfo:&entry->arguments[i] owner:pipeline];
+      argument->_length = length;
       [arguments addObject:argument];
       [argument release];
       HMBinding* binding = [[HMBinding alloc] init];
       binding->_info = &entry->arguments[i];
       binding->_owner = [pipeline retain];
+      binding->_length = length;
       [bindings addObject:binding];
       [binding release];
     }

@@ -114,18 +114,16 @@ MTLDataType ScalarType(const std::string& name) {
     NSUInteger type;
   };
   static constexpr Scalar kScalars[] = {
-      {"float", MTLDataTypeFloat},        {"half", MTLDataTypeHalf},
-      {"bfloat", MTLDataTypeBFloat},      {"int", MTLDataTypeInt},
-      {"uint", MTLDataTypeUInt},          {"short", MTLDataTypeShort},
-      {"ushort", MTLDataTypeUShort},      {"char", MTLDataTypeChar},
-      {"uchar", MTLDataTypeUChar},        {"bool", MTLDataTypeBool},
-      {"long", MTLDataTypeLong},          {"ulong", MTLDataTypeULong},
-      {"atomic_int", MTLDataTypeInt},     {"atomic_uint", MTLDataTypeUInt},
-      {"atomic_float", MTLDataTypeFloat},
+      {"float", MTLDataTypeFloat},   {"half", MTLDataTypeHalf}, {"bfloat", MTLDataTypeBFloat},
+      {"int", MTLDataTypeInt},       {"uint", MTLDataTypeUInt}, {"short", MTLDataTypeShort},
+      {"ushort", MTLDataTypeUShort}, {"char", MTLDataTypeChar}, {"uchar", MTLDataTypeUChar},
+      {"bool", MTLDataTypeBool},     {"long", MTLDataTypeLong}, {"ulong", MTLDataTypeULong},
   };
   std::string text = name;
-  if (text.rfind("metal::", 0) == 0) text = text.substr(7);
-  if (text.rfind("packed_", 0) == 0) text = text.substr(7);
+  for (const char* prefix : {"metal::", "packed_", "atomic_", "atomic<", "metal::"}) {
+    if (text.rfind(prefix, 0) == 0) text = text.substr(strlen(prefix));
+  }
+  if (!text.empty() && text.back() == '>') text.pop_back();
   for (const Scalar& s : kScalars) {
     if (text == s.name) return MTLDataType(s.type);
     size_t n = strlen(s.name);

@@ -7,6 +7,11 @@
 #include "kernels/runtime/platform.h"
 #include "kernels/runtime/shader.h"
 
+// hostmetal's bindings tell T& from T*, which Apple's do not.
+@protocol Referring
+- (BOOL)isReference;
+@end
+
 namespace metal_ops {
 namespace {
 
@@ -47,8 +52,12 @@ std::string TypeName(MTLDataType type) {
 }
 
 std::string DescribeLayout(id<MTLBufferBinding> binding) {
-  return Describe([binding bufferDataType], [binding bufferStructType],
-                  [[binding bufferPointerType] elementArrayType]);
+  const bool says = [binding respondsToSelector:@selector(isReference)];
+  const char* reference = !says ? "null" : [(id<Referring>)binding isReference] ? "true" : "false";
+  return StrCat('[', reference, ',', [binding bufferAlignment], ',',
+                Describe([binding bufferDataType], [binding bufferStructType],
+                         [[binding bufferPointerType] elementArrayType]),
+                ']');
 }
 
 }  // namespace metal_ops

@@ -6,7 +6,9 @@ Scripts written against Apple's published samples keep their calls and only chan
     y = module.hash_encode(inputs, embeddings, hashmap_offsets,
                            log2_per_level_scale=1.0, resolution_coarsest=16)
 
-The gradients are registered, so a script must not register its own for these ops as well.
+The gradients are registered, so a script must not register its own for these ops as well. Errors here name the op and
+its inputs ("SoftshrinkGrad: gradients must ..."), as those of gradients do, which have no public function; errors of
+public functions name these and their arguments.
 """
 
 import functools

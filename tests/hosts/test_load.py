@@ -145,7 +145,11 @@ REPORTED = [
 ]
 
 
-@pytest.mark.parametrize("options", [[], ["-fobjc-arc", "-O2"]], ids=["retain", "arc"])
+@pytest.mark.parametrize(
+    "options",
+    [[], ["-fobjc-arc", "-O2"], ["-fobjc-arc", "-O2", "-flto"]],
+    ids=["retain", "arc", "arc with lto"],
+)
 def test_initialisers_and_load(tmp_path: Path, options: list[str]) -> None:
     """In a program, in a library that it is linked with, and in one that it opens."""
     for name, text in {**SOURCES, "main.c": MAIN, "opens.c": OPENS}.items():
@@ -160,12 +164,13 @@ def test_initialisers_and_load(tmp_path: Path, options: list[str]) -> None:
         objects.append(f"{Path(name).stem}.o")
         before = ("-include-pch", "load.pch") if name == "base.m" else ()
         right(metal_ops(*words, *before, name, cwd=tmp_path))
-    right(metal_ops("objc", "main.c", *objects, "-o", "whole", cwd=tmp_path))
+    lto = [word for word in options if word == "-flto"]
+    right(metal_ops("objc", "main.c", *lto, *objects, "-o", "whole", cwd=tmp_path))
     done = command("./whole", cwd=tmp_path)
     assert right(done).splitlines() == [*LOADED, "main", *REPORTED]
     assert done.stderr == ""  # outside of every pool
 
-    collected = ["-Wl,--gc-sections", "-framework", "Foundation"]
+    collected = [*lto, "-Wl,--gc-sections", "-framework", "Foundation"]
     right(metal_ops("objc", "-dynamiclib", *collected, *objects, "-o", "libpart.so", cwd=tmp_path))
     right(
         metal_ops(

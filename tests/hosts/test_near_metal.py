@@ -218,8 +218,44 @@ def test_what_lies_near_metal(tmp_path: Path, name: str, options: list[str]) -> 
     assert printed.splitlines() == NEAR_PRINTS
 
 
-# header: the headers that a Mac's C++ library has behind it, of which nothing else is included. (Facts of libc++'s
-# list.)
+SMALL = r"""
+#include <libkern/OSByteOrder.h>
+#include <malloc/malloc.h>
+#include <os/log.h>
+#include <os/signpost.h>
+#include <stdio.h>
+static int calls = 0;
+static int called(void) { return ++calls; }
+int main(void) {
+  os_log_t log = os_log_create("of", "tests");
+  os_log(log, "%{public}s %d", "x", called());
+  os_log_error(OS_LOG_DEFAULT, "only words");
+  os_signpost_id_t id = os_signpost_id_generate(log);
+  os_signpost_interval_begin(log, id, "step");
+  os_signpost_event_emit(log, OS_SIGNPOST_ID_EXCLUSIVE, "event", "%d", called());
+  if (os_log_type_enabled(log, OS_LOG_TYPE_FAULT)) called();
+  os_signpost_interval_end(log, id, "step", "%d", called());
+  void* block = malloc(100);
+  printf("%d %d %d ", calls, id == OS_SIGNPOST_ID_NULL, malloc_size(block) >= 100);
+  free(block);
+  uint8_t one[8] = {1, 2};
+  uint16_t two = *(uint16_t*)one;
+  printf("%x %x %x ", OSSwapBigToHostInt16(two), OSSwapLittleToHostInt16(two), OSSwapInt32(0x01020304u));
+  printf("%d\n", OSSwapHostToBigInt64(OSSwapBigToHostInt64(7ull)) == 7);
+  return 0;
+}
+"""
+
+
+@pytest.mark.parametrize("name", ["small.c", "small.mm"])
+def test_small_headers(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text(SMALL)
+    arc = ["-fobjc-arc"] * name.endswith("mm")
+    right(metal_ops("objc", "-Wall", "-Wextra", "-Werror", *arc, name, "-o", "small", cwd=tmp_path))
+    assert right(command("./small", cwd=tmp_path)) == "0 1 1 102 201 4030201 1\n"
+
+
+# header: what a Mac's C++ library has behind it, of which nothing else is included. (Facts of libc++'s list.)
 BROUGHT = {
     "iostream": "std::memcpy(a, b, 4); std::sort(a, a + 4); std::function<int()> f; std::vector<int> v;",
     "random": "std::memcpy(a, b, 4); std::uint32_t u = 3; a[0] = int(u);",
@@ -234,6 +270,13 @@ BROUGHT = {
     "chrono": "std::memcpy(a, b, 4); std::time_t t = 0; a[0] = int(t);",
     "memory": 'std::memcpy(a, b, 4); a[0] = std::atoi("1");',
     "thread": "std::memcpy(a, b, 4);",
+    "any": "std::memcpy(a, b, 4);",
+    "atomic": "std::memcpy(a, b, 4); a[0] = int(std::sqrt(4.0)); std::uint32_t u = 3; a[0] = int(u);",
+    "charconv": "std::memcpy(a, b, 4); a[0] = int(std::sqrt(4.0));",
+    "forward_list": "std::memcpy(a, b, 4);",
+    "numeric": "std::memcpy(a, b, 4); a[0] = int(std::sqrt(4.0));",
+    "tuple": "a[0] = int(std::sqrt(4.0)) + std::abs(-1);",
+    "utility": "a[0] = int(std::sqrt(4.0)) + std::abs(-1);",
     "optional": "std::memcpy(a, b, 4);",
 }
 
@@ -258,6 +301,14 @@ MISSING = {
         "#import <QuartzCore/CAMetalLayer.h>\n",
         "there is no <QuartzCore/CAMetalLayer.h> on Linux; of Apple's frameworks there are Metal,",
     ),
+    "a framework of which one header is there": (
+        "#import <IOSurface/IOSurface.h>\n",
+        "there is no <IOSurface/IOSurface.h> on Linux; of Apple's frameworks there are Metal,",
+    ),
+    "a view of MetalKit": (
+        "#import <MetalKit/MetalKit.h>\nvoid f(MTKView* x);\n",
+        "'MTKView' is unavailable: hostmetal has nothing of MetalKit",
+    ),
     "a kernel of MPS": (
         "#import <MetalPerformanceShaders/MetalPerformanceShaders.h>\n"
         "void f(MPSMatrixMultiplication* x);\n",
@@ -269,6 +320,46 @@ MISSING = {
         "'MPSDataTypeFloat32' is unavailable: hostmetal has MPSCommandBuffer of",
     ),
 }
+
+
+# Headers that bring what another of ours has, and a use of it.
+PARTS = {
+    "CoreFoundation/CFArray.h": "CFArrayRef a = 0; return a != 0;",
+    "CoreFoundation/CFBase.h": "CFIndex i = 0; return (int)i;",
+    "CoreFoundation/CFBundle.h": "return CFBundleGetMainBundle() == 0;",
+    "CoreFoundation/CFData.h": "CFDataRef d = 0; return d != 0;",
+    "CoreFoundation/CFDictionary.h": "CFDictionaryRef d = 0; return d != 0;",
+    "CoreFoundation/CFNumber.h": "return CFNumberGetTypeID() == 0;",
+    "CoreFoundation/CFString.h": 'return CFStringGetLength(CFSTR("")) != 0;',
+    "CoreFoundation/CFURL.h": "CFURLRef u = 0; return u != 0;",
+    "CoreGraphics/CoreGraphics.h": "CGSize s = {1, 2}; return s.width != 1;",
+    "IOKit/IOReturn.h": "return kIOReturnSuccess;",
+    "IOKit/IOTypes.h": "io_object_t o = 0; return (int)o;",
+    "mach/host_info.h": "host_info64_t i = 0; return i != 0;",
+    "mach/kern_return.h": "return KERN_SUCCESS;",
+    "mach/mach_host.h": "return mach_host_self() == 77;",
+    "mach/mach_init.h": "return mach_task_self() == 77;",
+    "mach/mach_types.h": "mach_port_t p = 0; return (int)p;",
+    "mach/task.h": "return TASK_VM_INFO == 0;",
+    "mach/task_info.h": "struct mach_task_basic_info i; return sizeof i == 0;",
+    "mach/vm_map.h": "vm_address_t a = 0; return (int)a;",
+    "mach/vm_statistics.h": "vm_statistics64_data_t v; return sizeof v == 0;",
+    "mach/vm_types.h": "vm_size_t s = 0; return (int)s;",
+    "MetalKit/MetalKit.h": "return sizeof(CGPoint) == 0 || sizeof(MTLSize) == 0;",
+    "objc/objc-runtime.h": 'return sel_registerName("x") == 0 || (void*)objc_msgSend == 0;',
+}
+
+
+def test_parts_of_headers(tmp_path: Path) -> None:
+    """Each by itself; those of C in C, too."""
+    files = []
+    for header, body in PARTS.items():
+        name = header.replace("/", "_").replace(
+            ".h", ".m" if header.startswith("MetalKit") else ".c"
+        )
+        (tmp_path / name).write_text(f"#include <{header}>\nint f(void) {{ {body} }}\n")
+        files.append(name)
+    right(metal_ops("objc", "-Wall", "-Werror", "-fsyntax-only", *files, cwd=tmp_path))
 
 
 def test_what_is_not_there_is_a_sentence(tmp_path: Path) -> None:

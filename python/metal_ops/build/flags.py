@@ -156,12 +156,18 @@ def header_flags() -> list[str]:
 
 
 def host_flags() -> list[str]:
-    """`header_flags()`, and the extra includes of the headers of a Mac's C++ library.
+    """`header_flags()`, what headers of a Mac's C++ library include beside what they are for, and what kernels would
+    take for a Mac's: they ask whether <os/signpost.h> is there.
 
     Raises:
       MissingToolError: The Objective-C runtime's or GNUstep's headers are missing.
     """
-    return ["-isystem", str(INCLUDE / "hostmetal" / "cxx"), *header_flags()]
+    own = [
+        word
+        for name in ("cxx", "hosts")
+        for word in ("-isystem", str(INCLUDE / "hostmetal" / name))
+    ]
+    return [*own, *header_flags()]
 
 
 def shader_flags() -> list[str]:

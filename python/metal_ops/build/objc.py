@@ -65,9 +65,10 @@ EMPTY_FRAMEWORKS = ("CoreGraphics", "MetalKit", "QuartzCore")
 
 # Others that programs look for, and may do without; not OpenCL and OpenGL, which Linux has too.
 MISSING_FRAMEWORKS = (
-    "Accelerate AppKit ApplicationServices AudioToolbox AVFoundation Carbon Cocoa CoreAudio CoreData CoreImage "
-    "CoreMedia CoreML CoreServices CoreText CoreVideo GLKit ImageIO JavaScriptCore MetalFX "
-    "MetalPerformanceShadersGraph MLCompute ModelIO NaturalLanguage SceneKit Security SystemConfiguration UIKit "
+    "Accelerate AppKit ApplicationServices ARKit AudioToolbox AVFoundation Carbon CFNetwork Cocoa CoreAudio "
+    "CoreBluetooth CoreData CoreImage CoreLocation CoreMedia CoreML CoreMotion CoreServices CoreText CoreVideo "
+    "DiskArbitration GameController GLKit ImageIO IOSurface JavaScriptCore MetalFX MetalPerformanceShadersGraph "
+    "MLCompute ModelIO NaturalLanguage Quartz SceneKit ScreenCaptureKit Security SpriteKit SystemConfiguration UIKit "
     "UniformTypeIdentifiers vecLib VideoToolbox Vision WebKit"
 ).split()
 
@@ -270,7 +271,11 @@ class _Driver:
         if language == "objective-c" and any(_STRICT.match(word) for word in words):
             own.append("-D_DEFAULT_SOURCE=")
         quiet = ["-Wno-unused-command-line-argument"] if links else []
-        command = [*compiler, *own, *quiet, *words, *output, "-x", language, file]
+        # Link-time optimisation joins all files before their classes are known, and lowers no reference counting.
+        last = (
+            ["-fno-lto"] if objective_c and any(word.startswith("-flto") for word in words) else []
+        )
+        command = [*compiler, *own, *quiet, *words, *last, *output, "-x", language, file]
         if code := _call(command):
             print(_missing_header(_not_found(command)), end="", file=sys.stderr)
         return code

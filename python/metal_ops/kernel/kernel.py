@@ -239,7 +239,7 @@ class MetalKernel:
 
     def _host_constant(self, name: str, value: Any, dtype: tf.DType) -> tf.Tensor:
         if isinstance(value, numbers.Real | np.generic) and not msl.holds(dtype, value):
-            raise ValueError(f"[{self.name}] {name}: {value} is no {dtype.name}.")
+            raise ValueError(f"[{self.name}] {name}: {msl.unheld(dtype, value)}.")
         with tf.device(launch.HOST):
             return _arguments.convert(self.name, name, value, dtype)
 
@@ -381,7 +381,7 @@ class MetalKernel:
                 )
             if not msl.holds(dtype, self._body.init):
                 raise ValueError(
-                    f"[{self.name}] init_value: {self._body.init} is no {dtype.name}, which {name} has."
+                    f"[{self.name}] init_value: {msl.unheld(dtype, self._body.init)}, which {name} has."
                 )
         text = self._body.text(inputs, outputs, template)
         if len(text.arguments) > ARGUMENTS:
@@ -518,7 +518,7 @@ def _template_value(label: str, name: str, value: Any) -> Any:
                 f"[{label}] template[{name!r}]: expected an integer of 64 bits, got {value}."
             )
         return int(value)
-    if tf.is_tensor(value) or isinstance(value, float):
+    if tf.is_tensor(value) or isinstance(value, float | np.generic | np.ndarray):
         raise TypeError(
             f"[{label}] template[{name!r}]: expected a dtype, an integer or a bool, which the text is made with, got "
             f"{value!r}. Numbers that change belong to params."

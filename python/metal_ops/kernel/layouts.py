@@ -13,6 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from metal_ops.kernel import msl
+from metal_ops.ops import _arguments
 
 _NAMED = re.compile(r"([a-z]+?)([234])?(?:x([234]))?")
 BYTES = bytes | bytearray | memoryview
@@ -45,10 +46,7 @@ class Numbers:
         return self.shape != self.stored
 
     def __str__(self) -> str:
-        count = math.prod(self.shape)
-        if len(self.shape) < 2:
-            return f"{count} numbers ({self.name})" if self.shape else f"a number ({self.name})"
-        return f"numbers of shape {list(self.shape)} ({self.name})"
+        return f"{described(self.shape)} ({self.name})"
 
     def count(self, shape: Sequence[int]) -> int | None:
         """How many values numbers of this shape are; None where they are no whole number of values."""
@@ -68,7 +66,7 @@ class Numbers:
         """
         found = numbers(where, self, value)
         if found.shape != self.shape and found.shape != (math.prod(self.shape),):
-            raise ValueError(f"{where}: expected {self}, got shape {list(found.shape)}.")
+            raise ValueError(f"{where}: expected {self}, got {described(found.shape)}.")
         _store(found, self, memory[: self.size].view(found.dtype).reshape(self.stored))
 
 
@@ -119,7 +117,7 @@ class Record:
         elif isinstance(value, np.void) or (isinstance(value, np.ndarray) and not value.ndim):
             names = value.dtype.names or ()
         elif isinstance(value, BYTES):
-            memory[: self.size] = raw(where, value, self.size)
+            memory[: self.size] = raw(where, value, self.size, True)
             return
         if self.refused:
             raise TypeError(
@@ -175,19 +173,31 @@ class Several:
 Layout = Numbers | Record | Several
 
 
-def read(text: str, size: int) -> Layout | None:
-    """The layout of a buffer's elements.
+def described(shape: Sequence[int]) -> str:
+    """Numbers of a shape, in words."""
+    if len(shape) > 1:
+        return f"numbers of shape {list(shape)}"
+    count = math.prod(shape)
+    return f"{count} numbers" if count != 1 else "1 number" if shape else "a number"
+
+
+def read(text: str, size: int) -> tuple[Layout | None, bool]:
+    """The layout of a buffer's elements, and whether the kernel refers to exactly one.
 
     Args:
       text: As the reflection has it: kernels/runtime/layout.h.
       size: Bytes of one element.
     """
-    return _read(json.loads(text), size)
+    said = json.loads(text)
+    if said is None:  # threadgroup memory
+        return None, False
+    single, alignment, of = said
+    return _read(of, size, alignment), bool(single)
 
 
-def _read(said: Any, size: int | None) -> Layout | None:
+def _read(said: Any, size: int | None, alignment: int | None = None) -> Layout | None:
     if isinstance(said, str):
-        return _named(said, size)
+        return _named(said, size, alignment)
     if said is None:
         return None
     kind, *rest = said
@@ -214,15 +224,18 @@ def _read(said: Any, size: int | None) -> Layout | None:
     return Record(members, size or 0)
 
 
-def _named(name: str, size: int | None) -> Numbers | None:
+def _named(name: str, size: int | None, alignment: int | None) -> Numbers | None:
+    """A scalar, vector or matrix; of a struct's member the alignment is not known."""
     found = _NAMED.fullmatch(name)
     if found is None or found[1] not in msl.DTYPES:
         return None
     shape = tuple(int(side) for side in found.groups()[1:] if side)
     dtype = msl.DTYPES[found[1]]
-    packed = len(shape) == 1 and size is not None and size < 4 * dtype.size
+    # Metal's reflection has one word for both.
+    packed = len(shape) == 1 and alignment is not None and alignment <= dtype.size
+    packed |= shape == (3,) and size is not None and size < 4 * dtype.size
     stored = (*shape[:-1], 4) if shape[-1:] == (3,) and not packed else shape
-    return Numbers(name, dtype, shape, stored)
+    return Numbers(f"packed_{name}" if packed else name, dtype, shape, stored)
 
 
 def numbers(where: str, layout: Numbers, value: Any) -> np.ndarray[Any, Any]:
@@ -237,6 +250,8 @@ def numbers(where: str, layout: Numbers, value: Any) -> np.ndarray[Any, Any]:
     expected = f"{where}: expected {layout}, got"
     if isinstance(value, BYTES):
         raise TypeError(f"{expected} bytes.")
+    if np.ma.is_masked(value):
+        raise TypeError(f"{expected} an array with masked numbers. Fill them: value.filled(0).")
     try:
         if tf.is_tensor(value):
             value = value.numpy()  # np.asarray does not take a bfloat16 scalar
@@ -253,17 +268,16 @@ def numbers(where: str, layout: Numbers, value: Any) -> np.ndarray[Any, Any]:
     kind = "f" if found.dtype == tf.bfloat16.as_numpy_dtype else found.dtype.kind
     if not found.size and not hasattr(value, "dtype"):
         kind = "u" if dtype != tf.bool else "b"  # an empty list has no numbers of any kind
-    kinds = "b" if dtype == tf.bool else "iuO" if dtype.is_integer else "iuf"
+    kinds = "b" if dtype == tf.bool else "iuO" if dtype.is_integer else "iufO"
     if kind not in kinds or (kind == "O" and not _are_integers(found)):
         got = _kind(value) if kind in "OSUVMm" else {"b": "bool"}.get(kind, found.dtype.name)
         raise TypeError(f"{expected} {got}.{_remedy(where, kind, dtype)}")
-    if dtype.is_integer and found.size:
-        least, most = int(found.min()), int(found.max())
-        if least < dtype.min or most > dtype.max:
-            wrong = least if least < dtype.min else most
-            raise TypeError(f"{expected} {wrong}, which is no {dtype.name}.")
-    with np.errstate(over="ignore"):
-        return found.astype(dtype.as_numpy_dtype)
+    wrong = _arguments.outside(found, dtype)
+    if wrong is not None:
+        raise TypeError(f"{expected} {', which '.join(_arguments.unheld(wrong, dtype))}.")
+    if kind == "O" and dtype.is_floating:
+        found = found.astype("float64")
+    return found.astype(dtype.as_numpy_dtype)
 
 
 def _are_integers(found: np.ndarray[Any, Any]) -> bool:
@@ -285,38 +299,50 @@ def _remedy(where: str, kind: str, dtype: tf.DType) -> str:
     return " Give True or False." if dtype == tf.bool and kind in "iuf" else ""
 
 
-def lay_out(where: str, layout: Layout, value: Any) -> np.ndarray[Any, Any]:
+def lay_out(where: str, layout: Layout, value: Any, single: bool) -> np.ndarray[Any, Any]:
     """The bytes of one or more values.
+
+    Args:
+      where: The kernel and the argument in messages.
+      layout: Of one value.
+      value: Of Python or NumPy.
+      single: Whether it has to be exactly one.
 
     Raises:
       TypeError: They are of another kind.
-      ValueError: They are no whole number of values.
+      ValueError: They are no whole number of values, or another one.
     """
-    if isinstance(value, BYTES) or (isinstance(value, np.void) and value.dtype.names is None):
-        return raw(where, value, layout.size)
+    if are_bytes(value):
+        return raw(where, value, layout.size, single)
     if isinstance(layout, Numbers):
         found = numbers(where, layout, value)
-        count = layout.count(found.shape)
-        if count is None:
-            raise ValueError(
-                f"{where}: expected {layout}, or a multiple of them, got "
-                + (
-                    f"{found.size} numbers."
-                    if found.ndim < 2
-                    else f"numbers of shape {list(found.shape)}."
-                )
-            )
+        count = whole(where, layout, found.shape, single)
         room = np.zeros((count, *layout.stored), found.dtype)
         _store(found, layout, room)
         return room.reshape(-1).view(np.uint8)
     if _depth(value) < _rank(layout):
         raise TypeError(f"{where}: expected a list of {layout}, got {_kind(value)}.")
     values = list(_each(layout, value))
+    if single and len(values) != 1:
+        raise ValueError(f"{where}: expected {layout}, got a list of {len(values)}.")
     memory = np.zeros(len(values) * layout.size, np.uint8)
     for i, one in enumerate(values):
         place = where if len(values) == 1 and one is value else f"{where}[{i}]"
         layout.lay(place, one, memory[i * layout.size :])
     return memory
+
+
+def whole(where: str, layout: Numbers, shape: Sequence[int], single: bool) -> int:
+    """How many values numbers of this shape are.
+
+    Raises:
+      ValueError: They are no whole number of values, or not one where it has to be one.
+    """
+    count = layout.count(shape)
+    if count is None or (single and count != 1):
+        several = "" if single else ", or a multiple of them"
+        raise ValueError(f"{where}: expected {layout}{several}, got {described(shape)}.")
+    return count
 
 
 def _store(found: np.ndarray[Any, Any], layout: Numbers, room: np.ndarray[Any, Any]) -> None:
@@ -348,13 +374,17 @@ def _depth(value: Any) -> int:
     return 1 + (_depth(value[0]) if len(value) else 0)
 
 
-def raw(where: str, value: Any, size: int) -> np.ndarray[Any, Any]:
+def are_bytes(value: Any) -> bool:
+    """Whether a value is memory and not numbers."""
+    return isinstance(value, BYTES) or (isinstance(value, np.void) and value.dtype.names is None)
+
+
+def raw(where: str, value: Any, size: int, single: bool) -> np.ndarray[Any, Any]:
     """The bytes that a value is, of one element or several."""
     data = value.tobytes() if hasattr(value, "tobytes") else bytes(value)
-    if len(data) % size or not data:
-        raise ValueError(
-            f"{where}: expected {size} bytes, got {len(data)}. Several values are a multiple of them."
-        )
+    if len(data) % size or (single and len(data) != size):
+        several = "" if single else " Several values are a multiple of them."
+        raise ValueError(f"{where}: expected {size} bytes, got {len(data)}.{several}")
     return np.frombuffer(data, np.uint8)
 
 

@@ -31,6 +31,7 @@ class _Binding:
     written: bool
     bytes: int  # of an element, or of a struct
     layout: layouts.Layout | None  # of an element; None where the library does not say
+    single: bool  # a reference: the kernel has exactly one element
 
     @property
     def dtype(self) -> tf.DType | None:
@@ -58,10 +59,14 @@ class MetalFunction:
         self._library, self.name = library, name
         found = compiler.arguments(name, library._source, library._fast_math, name)
         bindings = [
-            _Binding(name, kind, written == "1", int(size), layouts.read(layout, int(size)))
+            _Binding(name, kind, written == "1", int(size), *layouts.read(layout, int(size)))
             for name, kind, written, size, layout in found
         ]
-        for binding in bindings:
+        for i, binding in enumerate(bindings):
+            if not binding.name:
+                raise TypeError(
+                    f"[{self.name}] argument {i} of its {len(bindings)} has no name in the kernel; give it one there."
+                )
             if binding.kind == "other":
                 raise TypeError(
                     f"[{self.name}] {binding.name}: textures and samplers cannot be given from Python; use buffers."
@@ -105,9 +110,10 @@ class MetalFunction:
           What is written, in the order of the kernel's arguments: a tensor, or a tuple of several.
 
         Raises:
-          TypeError: An argument is missing, unknown or of another dtype than the kernel's.
-          ValueError: Numbers or bytes are no whole number of the kernel's elements, or a shape, grid or threadgroup is
-            impossible.
+          TypeError: An argument is missing, unknown or of another dtype than the kernel's, or has a number that this
+            does not hold: an integer out of range, a finite number that would become infinite.
+          ValueError: Numbers or bytes are no whole number of the kernel's elements, or not one for a reference, or a
+            shape, grid or threadgroup is impossible.
           tf.errors.UnimplementedError: Inside a function that XLA compiles, or with atomics where ops have to be
             deterministic.
         """
@@ -242,21 +248,23 @@ class MetalFunction:
             )
         sizes = launch.sizes(self.name, where, spec)
         size = binding.bytes
-        return store(f"[{self.name}] {where}", binding.layout, size, None, sizes, dtype, checks)
+        where = f"[{self.name}] {where}"
+        stored = store(where, binding.layout, size, None, sizes, dtype, checks)
+        if binding.single:
+            stored.need_one(where, size, checks)
+        return stored
 
     def _param(self, binding: _Binding, value: Any) -> tf.Tensor | None:
         """A value that is copied into the call, in host memory; None for what is, or becomes, a tensor."""
         layout = binding.layout
         where = f"[{self.name}] {binding.name}"
-        if tf.is_tensor(value) or hasattr(value, "assign") or _holds_tensors(value):
+        if tf.is_tensor(value) or hasattr(value, "assign") or _arguments.holds_tensors(value):
             return None
-        if isinstance(value, layouts.BYTES) or (
-            isinstance(value, np.void) and not value.dtype.names
-        ):
-            data = layouts.raw(where, value, binding.bytes)
+        if layouts.are_bytes(value):
+            data = layouts.raw(where, value, binding.bytes, binding.single)
         elif layout is None:
             if isinstance(value, np.ndarray) and value.dtype.names:
-                data = layouts.raw(where, value, binding.bytes)
+                data = layouts.raw(where, value, binding.bytes, binding.single)
             elif isinstance(value, Mapping | numbers.Number | np.generic):
                 raise TypeError(
                     f"{where}: expected a struct of {binding.bytes} bytes, got {value!r}. "
@@ -270,7 +278,7 @@ class MetalFunction:
             with tf.device(launch.HOST):
                 return tf.constant(layouts.numbers(where, layout, value), binding.dtype)
         else:
-            data = layouts.lay_out(where, layout, value)
+            data = layouts.lay_out(where, layout, value, binding.single)
         if data.size > MOST_COPIED:
             return None
         with tf.device(launch.HOST):
@@ -279,20 +287,29 @@ class MetalFunction:
     def _tensor(self, binding: _Binding, value: Any, checks: list[tf.Operation]) -> Stored:
         """A value that lies in the device's memory."""
         layout, where = binding.layout, f"[{self.name}] {binding.name}"
-        is_tensor = tf.is_tensor(value) or hasattr(value, "assign") or _holds_tensors(value)
+        is_tensor = (
+            tf.is_tensor(value) or hasattr(value, "assign") or _arguments.holds_tensors(value)
+        )
         if binding.written and isinstance(value, layouts.BYTES):
             raise TypeError(f"{where}: expected a tensor, as it is written, got bytes.")
-        if not is_tensor and layout is not None and not binding.is_scalar:
+        if layouts.are_bytes(value):
+            value = layouts.raw(where, value, binding.bytes, binding.single)
+            if isinstance(layout, layouts.Numbers):
+                value = value.view(layout.dtype.as_numpy_dtype).reshape(-1, *layout.stored)
+        elif (
+            not is_tensor
+            and layout is not None
+            and not (binding.is_scalar and hasattr(value, "dtype"))
+        ):
             if isinstance(layout, layouts.Numbers):
                 value = layouts.numbers(where, layout, value)
+                layouts.whole(where, layout, value.shape, binding.single)
             elif binding.written:
                 raise TypeError(
                     f"{where}: expected a tensor, as it is written, got {type(value).__name__}."
                 )
             else:
-                value = layouts.lay_out(where, layout, value)
-        elif not is_tensor and isinstance(value, layouts.BYTES):
-            value = layouts.raw(where, value, binding.bytes)
+                value = layouts.lay_out(where, layout, value, binding.single)
         chosen = hasattr(value, "dtype") or hasattr(value, "assign")
         tensor = _arguments.convert(
             self.name, binding.name, value, None if chosen else binding.dtype
@@ -313,7 +330,10 @@ class MetalFunction:
             )
         shape = launch.view(tensor).shape
         sizes = list(shape) if isinstance(shape, tuple) else shape
-        return store(where, layout, binding.bytes, tensor, sizes, tensor.dtype, checks)
+        stored = store(where, layout, binding.bytes, tensor, sizes, tensor.dtype, checks)
+        if binding.single:
+            stored.need_one(where, binding.bytes, checks)
+        return stored
 
     def _head(self, grid: Any, threadgroup: Any, memory: dict[str, Any]) -> list[Any]:
         head = launch.three(self.name, "grid", grid, 0)
@@ -336,13 +356,6 @@ class MetalFunction:
                 f"{known}."
             )
         return head
-
-
-def _holds_tensors(value: Any) -> bool:
-    """Whether a list, or one in it, holds tensors."""
-    return isinstance(value, list | tuple) and any(
-        tf.is_tensor(one) or hasattr(one, "assign") or _holds_tensors(one) for one in value
-    )
 
 
 class MetalLibrary:

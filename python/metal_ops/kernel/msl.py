@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from metal_ops.ops import _arguments
+
 TYPES = {
     tf.float32: "float",
     tf.float16: "half",
@@ -208,12 +210,19 @@ class Body:
 
 
 def holds(dtype: tf.DType, value: Any) -> bool:
-    """Whether a number is one of the dtype's; floats are rounded."""
-    if value is None or dtype.is_floating:
+    """Whether a number is one of the dtype's; floats are rounded, and no finite number becomes infinite."""
+    if value is None:
         return True
+    if dtype.is_floating:
+        return _arguments.outside(np.asarray(value), dtype) is None
     if dtype == tf.bool:
         return value in (0, 1)
     return dtype.min <= value <= dtype.max and value == int(value)
+
+
+def unheld(dtype: tf.DType, value: Any) -> str:
+    """What to say of a number that is none of the dtype's."""
+    return " ".join(_arguments.unheld(value, dtype))
 
 
 def literal(value: Any, dtype: tf.DType) -> str:

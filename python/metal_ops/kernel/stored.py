@@ -36,6 +36,20 @@ class Stored:
         with tf.device(launch.HOST):
             return _count(self.shape) * self.dtype.size // size
 
+    def need_one(self, where: str, size: int, checks: list[tf.Operation]) -> None:
+        """Refuses memory without an element, of which a kernel would read one.
+
+        Raises:
+          ValueError: There is none.
+        """
+        count = self.count(size)
+        message = f"{where}: expected an element, as the kernel takes a reference, got none."
+        if tf.is_tensor(count):
+            with tf.device(launch.HOST):
+                checks.append(tf.debugging.assert_positive(count, message))
+        elif not count:
+            raise ValueError(message)
+
 
 def store(
     where: str,

@@ -39,7 +39,7 @@ class Members:
 
     def _number(self, type_: Any) -> int | None:
         """The MTLDataType that the name of a scalar or vector stands for."""
-        return data_type(re.sub(r"^packed_|^atomic_", "", self._tree.name(type_)))
+        return data_type(re.sub(r"^packed_|^atomic<(\w+)>$", r"\1", self._tree.name(type_)))
 
     def _type(self, type_: Any, depth: int) -> tuple[str, int]:
         """The text, and how many argument indices it takes."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -30,9 +30,11 @@ def convert(op: str, argument: str, value: Any, dtype: tf.DType | None = None) -
     """`tf.convert_to_tensor`, whose errors say which op and argument they are about.
 
     Raises:
-      TypeError: The value is no dense tensor, and nothing that makes one.
+      TypeError: The value is no dense tensor, and nothing that makes one, or the dtype does not hold a number of it.
     """
     kind, why = type(value).__name__, ""
+    if dtype is not None and isinstance(value, int | float | list | tuple | np.ndarray):
+        _check_held(op, argument, value, dtype)
     if kind not in ("KerasTensor", "RaggedTensor"):
         try:
             # "kernels[0]" is no name of a node.
@@ -42,6 +44,88 @@ def convert(op: str, argument: str, value: Any, dtype: tf.DType | None = None) -
     raise TypeError(
         f"[{op}] {argument}: expected a tensor, an array or numbers, got {kind}. {REMEDIES.get(kind, why)}"
     )
+
+
+def outside(found: np.ndarray[Any, Any], dtype: tf.DType) -> Any:
+    """A number of an array that a dtype does not hold: an integer beyond it, a finite number that becomes infinite.
+
+    Rounding is no reason: a small number may become 0. None where there is no such number, or there are no numbers.
+    """
+    kind = "f" if found.dtype == tf.bfloat16.as_numpy_dtype else found.dtype.kind
+    if not found.size or kind not in "iufO":
+        return None
+    if dtype.is_integer:
+        if kind == "f":
+            return None
+        ends = int(found.min()), int(found.max())
+        return next((end for end in ends if not dtype.min <= end <= dtype.max), None)
+    if not dtype.is_floating:
+        return None
+    with np.errstate(over="ignore"):
+        if kind == "O":
+            wide = [_wide(number) for number in found.flat]
+            narrow = np.asarray(wide, "float64").astype(dtype.as_numpy_dtype)
+            bad = np.isinf(narrow) & [number not in _INFINITE for number in found.flat]
+        else:
+            narrow = found.astype(dtype.as_numpy_dtype)
+            bad = np.isinf(narrow) & np.isfinite(found)
+    return found.reshape(-1)[np.argmax(bad)] if bad.any() else None
+
+
+_INFINITE = (float("inf"), float("-inf"))
+
+
+def _wide(number: int | float) -> float:
+    try:
+        return float(number)
+    except OverflowError:
+        return float("inf")
+
+
+def unheld(number: Any, dtype: tf.DType) -> tuple[str, str]:
+    """A number that a dtype does not hold, as text, and why it does not."""
+    text = f"{number:.6g}" if isinstance(number, float | np.floating) else _short(number)
+    return text, f"is {'infinite as' if dtype.is_floating else 'no'} {dtype.name}"
+
+
+def _check_held(op: str, argument: str, value: Any, dtype: tf.DType) -> None:
+    """TensorFlow gives other integers and infinities without a word."""
+    if type(value) is float and -6e4 < value < 6e4:  # every dtype of floats holds it
+        return
+    if not isinstance(value, np.ndarray) and holds_tensors(value):
+        value = [number for number in _leaves(value) if isinstance(number, int | float)]
+    try:
+        found = np.asarray(value)
+        if found.dtype.kind == "f" and dtype.is_integer and not isinstance(value, np.ndarray):
+            # NumPy makes floats of small and large integers together.
+            found = np.asarray(value, object)
+        number = outside(found, dtype) if found.dtype.kind != "O" or _are_numbers(found) else None
+    except (TypeError, ValueError, OverflowError, NotImplementedError):
+        return  # TensorFlow says what is wrong
+    if number is not None:
+        text, why = unheld(number, dtype)
+        raise TypeError(f"[{op}] {argument}: expected {dtype.name}, got {text}, which {why}.")
+
+
+def holds_tensors(value: Any) -> bool:
+    """Whether a list, or one in it, holds tensors."""
+    return isinstance(value, list | tuple) and any(
+        type(one) not in (float, int)  # most are, and what follows takes longer
+        and (tf.is_tensor(one) or hasattr(one, "assign") or holds_tensors(one))
+        for one in value
+    )
+
+
+def _leaves(value: Any) -> Iterator[Any]:
+    if isinstance(value, list | tuple):
+        for one in value:
+            yield from _leaves(one)
+    else:
+        yield value
+
+
+def _are_numbers(found: np.ndarray[Any, Any]) -> bool:
+    return all(type(one) in (int, float) for one in found.flat)
 
 
 def flag(op: str, argument: str, value: Any) -> bool:
@@ -70,15 +154,15 @@ def integer(op: str, argument: str, value: Any) -> int:
 
 def number(op: str, argument: str, value: Any) -> float:
     """The value if it is a number that is known when a graph is built."""
-    if type(value) is float:  # most are; the calls below take ten times as long
+    if (
+        type(value) is float and -3e38 < value < 3e38
+    ):  # most are; what follows takes ten times as long
         return value
     if isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool):
-        try:
+        if outside(np.asarray(value), tf.float32) is None:  # attributes of ops are of 32 bits
             return float(value)
-        except OverflowError:
-            raise ValueError(
-                f"[{op}] {argument}: expected a number that a float can hold, got {_short(value)}."
-            ) from None
+        text, why = unheld(value, tf.float32)
+        raise ValueError(f"[{op}] {argument}: expected a number, got {text}, which {why}.")
     remedy = (
         " It is part of the graph and cannot be a tensor."
         if tf.is_tensor(value) or hasattr(value, "assign")
@@ -125,6 +209,8 @@ def float_dtype(op: str, value: Any) -> tf.DType:
 def _short(value: Any) -> str:
     if isinstance(value, int) and abs(value) >= 2**200:  # Python does not print all of them
         return f"one of {value.bit_length()} bits"
+    if isinstance(value, np.generic):
+        value = value.item()
     text = type(value).__name__ if tf.is_tensor(value) else repr(value)
     return text if len(text) <= 60 else text[:60] + "..."
 

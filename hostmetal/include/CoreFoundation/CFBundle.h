@@ -1,0 +1,7 @@
+// A part of CoreFoundation, which programs include by itself.
+#ifndef HOSTMETAL_COREFOUNDATION_CFBUNDLE_H_
+#define HOSTMETAL_COREFOUNDATION_CFBUNDLE_H_
+
+#include <CoreFoundation/CoreFoundation.h>
+
+#endif  // HOSTMETAL_COREFOUNDATION_CFBUNDLE_H_

@@ -1,0 +1,7 @@
+// A part of <mach/mach.h>, which programs include by itself.
+#ifndef HOSTMETAL_MACH_VM_TYPES_H_
+#define HOSTMETAL_MACH_VM_TYPES_H_
+
+#include <mach/mach.h>
+
+#endif  // HOSTMETAL_MACH_VM_TYPES_H_

@@ -365,7 +365,8 @@ def test_what_would_be_taken_for_something_else():
         )
     for value in (10**400, -(10**5000)):
         with pytest.raises(
-            ValueError, match=r"\[focal_loss\] alpha: expected a number, got one of \d+ bits, which is inf"
+            ValueError,
+            match=r"\[focal_loss\] alpha: expected a number, got one of \d+ bits, which is inf",
         ):
             metal_ops.focal_loss(POINTS, POINTS, alpha=value)
     with pytest.raises(

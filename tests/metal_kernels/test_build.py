@@ -48,6 +48,7 @@ def run_on_device(script: str, python: Path | str = sys.executable, **environmen
     return done.stdout
 
 
+@pytest.mark.full("builds one more op")
 def test_op_and_kernel_in_two_cc_files(tmp_path: Path) -> None:
     library = tmp_path / "saxpy.so"
     done = build(
@@ -70,6 +71,7 @@ for device in ("GPU:0", "CPU:0"):
     assert output.index("right on GPU:0") < output.index("SampleSaxpy ran on the CPU")
 
 
+@pytest.mark.full("builds one more op")
 def test_one_file_that_searches_below_the_bundle(tmp_path: Path) -> None:
     # As installed: <environment>/bin/python, and the metallib anywhere below <environment>/lib.
     environment = tmp_path / "environment"
@@ -133,6 +135,7 @@ with tf.device("GPU:0"):
 """)
 
 
+@pytest.mark.full("builds one more op")
 @pytest.mark.release
 def test_ops_of_other_habits(tmp_path: Path) -> None:
     # One has a class, a file enumerator and C++17 types of old headers; the other is C++20, compiles its shader at run
@@ -385,7 +388,10 @@ IF_BFLOAT(INSTANTIATE_KERNEL("twice_bfloat", twice, bfloat))
 """
 
 
-@pytest.mark.parametrize(("macos", "std"), [("14.0", "metal3.1"), ("13.0", "metal3.0")])
+@pytest.mark.parametrize(
+    ("macos", "std"),
+    [pytest.param("14.0", "metal3.1", marks=pytest.mark.full("the control")), ("13.0", "metal3.0")],
+)
 def test_built_for_macos_13_there_are_no_kernels_of_bfloat16(
     tmp_path: Path, macos: str, std: str
 ) -> None:

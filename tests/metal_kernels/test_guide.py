@@ -6,11 +6,14 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[2]
 GUIDE = ROOT / "docs" / "write-a-metal-op.md"
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```\n(?:\n?It prints:\n\n```text\n(.*?)^```\n)?", re.M | re.S)
 
 
+@pytest.mark.full("builds the library with an op more, device and all")
 def test_every_command(shell: Callable[..., str]) -> None:
     blocks = BLOCK.findall(GUIDE.read_text())
     commands = [(script, prints) for language, script, prints in blocks if language == "bash"]

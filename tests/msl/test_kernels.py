@@ -11,6 +11,7 @@ import pytest
 
 from metal_ops.metal import Options, compile_object
 from tests.processes import ROOT
+from tests.suites import at_depth
 
 from .shaders import HEADER, VALIDATION, library, messages, path
 
@@ -387,7 +388,7 @@ def test_large_grids():
         np.testing.assert_array_equal(out[..., 0], x)
         np.testing.assert_array_equal(out[..., 1], y)
     # Checked kernels write down which thread runs, which takes a minute of 2^31 of them.
-    n = 2**20 + 4099 if VALIDATION else 2**31 + 4099
+    n = at_depth(2**20, 2**20 if VALIDATION else 2**31) + 4099
     out = np.zeros(5000, np.uint32)
     shader["last"].run(n, 1024, {0: out}, workers=2)
     np.testing.assert_array_equal(out, n - 1 - np.arange(5000))

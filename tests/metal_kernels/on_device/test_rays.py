@@ -6,6 +6,7 @@ tests that need two devices: they agree, in results and in the errors for bad ar
 
 from __future__ import annotations
 
+import functools
 import importlib
 import inspect
 from collections.abc import Callable, Iterator
@@ -82,6 +83,7 @@ def on_the_device(
 
 
 def watched(op: Callable[..., Any], ran: list[str]) -> Callable[..., Any]:
+    @functools.wraps(op)  # public functions ask it for its arguments' names
     def call(*args: Any, **kwargs: Any) -> Any:
         outputs = op(*args, **kwargs)
         ran.append(op.__name__)

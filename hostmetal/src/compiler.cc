@@ -109,6 +109,7 @@ std::vector<std::string> SourceArguments(const CompileJob& job, const std::strin
   for (const auto& macro : job.macros) arguments.push_back("-D" + macro.first + "=" + macro.second);
   if (!job.standard.empty()) arguments.push_back("-std=" + job.standard);
   if (!job.math.empty()) arguments.push_back(job.math);
+  if (job.logging) arguments.push_back("-fmetal-enable-logging");
   // What is compiled here runs here, and METAL_OPS_MARCH is the compiler's to read.
   if (job.wide && !getenv("METAL_OPS_MARCH")) arguments.push_back("-march=x86-64-v4");
   const bool checked = job.checked && job.gpu.empty();  // on GPUs there are none

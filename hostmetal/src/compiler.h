@@ -17,6 +17,7 @@ struct CompileJob {
   std::string math;      // "-ffast-math", "-fno-fast-math" or empty
   std::string gpu;       // "sm_90", or empty for the CPU alone
   bool wide = false;     // for processors with vectors of 512 bits alone
+  bool logging = false;  // os_log writes messages
   bool checked = false;  // kernels whose accesses are checked, instead of the others
   // Code of these alone. Empty: of all, or of none where there are many (METALLIB_KERNEL_ABSENT).
   std::vector<std::string> kernels;

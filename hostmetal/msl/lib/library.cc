@@ -456,6 +456,7 @@ MSL_HIDDEN void _msl_guarded(const metallib_launch* launch, unsigned long first,
   tls_worker = outer;
 }
 
+#include "log_writer.h"
 #include "texture_access.h"
 
 // ---- the exported tables. The linker gathers each shader's kernels in sections.

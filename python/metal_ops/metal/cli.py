@@ -35,6 +35,7 @@ usage: metal [options] <file>...          .metal -> .metallib (or, with -c, -> .
                         well; native for this machine only
   --gpu=<targets>       code for NVIDIA GPUs as well: sm_80 (Ampere and later), sm_90 (Hopper), or both with a comma
   --report              registers, stack, spills and threadgroup memory of every kernel on those GPUs, by NVIDIA's ptxas
+  -fmetal-enable-logging  os_log writes messages, which the host's MTLLogState gets; else its calls are left out
   -fno-shader-validation  leave out the bounds-checked kernels of METAL_DEVICE_WRAPPER_TYPE=1
   -fshader-validation-only  leave out the others
   --deferred            with -c: what describes the kernels, and in <output>.deferred what their code is made of when a
@@ -195,7 +196,7 @@ def _metal(arguments: list[str]) -> int:
             else:
                 rule.targets.append(value if item == "-MT" else _quoted(value))
         elif item == "-fmetal-enable-logging":
-            print(f"metal: warning: {item}: messages of os_log are dropped here", file=sys.stderr)
+            fields["logging"] = True
         elif item in IGNORED_WITH_VALUE:
             next(items, None)
         elif item == "-" or not item.startswith("-"):

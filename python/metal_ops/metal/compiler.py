@@ -39,6 +39,7 @@ class Options:
       validation: also make the bounds-checked kernels for METAL_DEVICE_WRAPPER_TYPE=1.
       plain: make the kernels that check nothing.
       gpu: NVIDIA GPUs to make code for as well, `sm_80` or `sm_90`.
+      logging: os_log writes messages; else its calls are left out.
     """
 
     defines: tuple[str, ...] = ()
@@ -51,6 +52,7 @@ class Options:
     plain: bool = True
     undefines: tuple[str, ...] = field(default=())
     gpu: tuple[str, ...] = ()
+    logging: bool = False
 
     @property
     def variants(self) -> tuple[str, ...]:
@@ -174,6 +176,7 @@ def unit(file: str, options: Options, text: str | None) -> Unit:
         repr(options.std),
         repr(options.variants),
         repr(lanes.forced()),
+        repr(options.logging),
         file,
     )
     without, found = WIDE_PRAGMA.subn("", flat)
@@ -211,7 +214,9 @@ def _gpu_text(file: str, options: Options, text: str | None, gpu_target: str) ->
     flat = _flat(file, text, options, defines)
     target = options.target or toolchain.default_target()
     flags = gpu.flags(gpu_target, options.fast_math)
-    key = toolchain.cache_key(_anywhere(flat), *flags, repr(defines), repr(options.std), file)
+    key = toolchain.cache_key(
+        _anywhere(flat), *flags, repr(defines), repr(options.std), repr(options.logging), file
+    )
     name = f"{key}.ptx"
     kept = cache.read(name)
     if kept is not None:
@@ -247,6 +252,7 @@ def _reflect(
         if tree.helps <= helps:
             break
         helps |= tree.helps
+    reflection.logging = options.logging
     said = render(reflection.messages, source.source_line)
     if any(m.severity == "error" for m in reflection.messages):
         count = sum(m.severity == "error" for m in reflection.messages)

@@ -75,7 +75,7 @@ def compile_parts(
             text, cpu_ = ir.widened(text, toolchain.attributes(toolchain.WIDE)), toolchain.WIDE
         if variant == "wide":
             text = ir.wide(text)
-        modules, _ = lanes.by_lanes(text, cpu_)
+        modules = [lanes.by_fibers(text)] if ir.by_thread(text) else lanes.by_lanes(text, cpu_)[0]
         modules[0] += marks
         flags = SHORT_SLP if ir.meeting(text) else ()
         made = [out.with_stem(f"{out.stem}_{n}") for n in range(len(modules))]

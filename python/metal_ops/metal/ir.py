@@ -244,6 +244,13 @@ def split(text: str, per_part: int) -> list[tuple[list[int], str]]:
     return pieces(text).parts(numbers, per_part)
 
 
+def by_thread(text: str) -> bool:
+    """Whether a module's kernels run thread by thread: what one writes into a log says which thread it was."""
+    return (
+        "call void @_msl_log(" in text
+    )  # the front end leaves it out where os_log is not compiled
+
+
 def meeting(text: str) -> set[int]:
     """The kernels of a module, or of its part, whose threads meet."""
     return {int(number) for number in re.findall(r"(?m)^@_msl_by_lanes(\d+) = ", text)}

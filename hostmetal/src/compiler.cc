@@ -112,6 +112,8 @@ std::vector<std::string> SourceArguments(const CompileJob& job, const std::strin
   if (job.logging) arguments.push_back("-fmetal-enable-logging");
   // What is compiled here runs here, and METAL_OPS_MARCH is the compiler's to read.
   if (job.wide && !getenv("METAL_OPS_MARCH")) arguments.push_back("-march=x86-64-v4");
+  const char* debug = getenv("HOSTMETAL_DEBUG");
+  if (debug && *debug && strcmp(debug, "0")) arguments.push_back("-g");
   const bool checked = job.checked && job.gpu.empty();  // on GPUs there are none
   arguments.push_back(checked ? "-fshader-validation-only" : "-fno-shader-validation");
   if (!job.gpu.empty()) {

@@ -457,6 +457,9 @@ MSL_HIDDEN void _msl_guarded(const metallib_launch* launch, unsigned long first,
 }
 
 #include "log_writer.h"
+#if MSL_WITH_DEBUG
+#include "debug.h"
+#endif
 #include "texture_access.h"
 
 // ---- the exported tables. The linker gathers each shader's kernels in sections.

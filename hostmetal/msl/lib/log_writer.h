@@ -24,6 +24,19 @@ metallib_log_record* take_log(metallib_log* log, unsigned size) {
   __atomic_store_n(&record->size, size | 1, __ATOMIC_RELEASE);
   return record;
 }
+
+// Of the thread that runs here, in a kernel that notes it.
+Position place_of_thread() {
+  if (Group* g = tls_group) {
+    Position here = g->position;
+    here.index = g->current;
+    here.local[0] = here.index % here.size[0];
+    here.local[1] = here.index / here.size[0] % here.size[1];
+    here.local[2] = here.index / (here.size[0] * here.size[1]);
+    return here;
+  }
+  return tls_log.at ? *tls_log.at : Position{};
+}
 }  // namespace
 
 MSL_HIDDEN void _msl_log_in(const metallib_launch* launch, const char* kernel) {
@@ -49,18 +62,7 @@ MSL_HIDDEN void _msl_log(unsigned level, const char* subsystem, const char* cate
   record->kernel = tls_log.kernel;
   record->n_arguments = count;
   copy_bytes(record + 1, arguments, bytes);
-  Position here;
-  if (Group* g = tls_group) {
-    here = g->position;
-    const unsigned me = g->current;
-    here.local[0] = me % here.size[0];
-    here.local[1] = me / here.size[0] % here.size[1];
-    here.local[2] = me / (here.size[0] * here.size[1]);
-  } else if (tls_log.at) {
-    here = *tls_log.at;
-  } else {
-    here = {};
-  }
+  const Position here = place_of_thread();
   for (int i = 0; i < 3; ++i) {
     record->thread[i] = here.threadgroup_position[i] * l->threadgroup_size[i] + here.local[i];
   }

@@ -34,6 +34,7 @@ usage: metal [options] <file>...          .metal -> .metallib (or, with -c, -> .
   -march=<cpu>          x86-64-v3 by default, and what a shader asks for by #pragma metal_ops wide_vectors x86-64-v4 as
                         well; native for this machine only
   --gpu=<targets>       code for NVIDIA GPUs as well: sm_80 (Ampere and later), sm_90 (Hopper), or both with a comma
+  -g                    code for gdb and lldb, thread by thread and without optimisation (docs/debug-a-shader.md)
   --report              registers, stack, spills and threadgroup memory of every kernel on those GPUs, by NVIDIA's ptxas
   -fmetal-enable-logging  os_log writes messages, which the host's MTLLogState gets; else its calls are left out
   -fno-shader-validation  leave out the bounds-checked kernels of METAL_DEVICE_WRAPPER_TYPE=1
@@ -197,6 +198,8 @@ def _metal(arguments: list[str]) -> int:
                 rule.targets.append(value if item == "-MT" else _quoted(value))
         elif item == "-fmetal-enable-logging":
             fields["logging"] = True
+        elif item == "-g":
+            fields["debug"] = True
         elif item in IGNORED_WITH_VALUE:
             next(items, None)
         elif item == "-" or not item.startswith("-"):

@@ -8,7 +8,7 @@ import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from . import cache, cpu, gpu, lanes, toolchain
+from . import cache, cpu, gpu, kept_sources, lanes, toolchain
 from .features import BFLOAT_SINCE, BFLOATS, LACKS
 from .flat import flatten
 from .linking import link
@@ -40,6 +40,7 @@ class Options:
       plain: make the kernels that check nothing.
       gpu: NVIDIA GPUs to make code for as well, `sm_80` or `sm_90`.
       logging: os_log writes messages; else its calls are left out.
+      debug: make code that debuggers step through, thread by thread and without optimisation.
     """
 
     defines: tuple[str, ...] = ()
@@ -53,6 +54,7 @@ class Options:
     undefines: tuple[str, ...] = field(default=())
     gpu: tuple[str, ...] = ()
     logging: bool = False
+    debug: bool = False
 
     @property
     def variants(self) -> tuple[str, ...]:
@@ -111,6 +113,7 @@ class Unit:
       flat: its text with its includes.
       key: the cache's name for all of this.
       wide: whether it asks for code for wider vectors as well.
+      beside: clang's flags for what is said of the source beside its code.
     """
 
     file: str
@@ -119,11 +122,17 @@ class Unit:
     key: str
     target: str
     wide: bool
+    beside: tuple[str, ...] = ()
 
     @property
     def variants(self) -> tuple[str, ...]:
         """The kinds of kernels to make."""
-        wide = self.wide and self.options.plain and self.target in toolchain.NARROW
+        wide = (
+            self.wide
+            and self.options.plain
+            and not self.options.debug
+            and self.target in toolchain.NARROW
+        )
         return self.options.variants + ("wide",) * wide
 
     def kept(self) -> tuple[bytes, str] | None:
@@ -140,7 +149,7 @@ class Unit:
         fast = self.options.fast_math
         prelude = str(toolchain.prelude(self.target, fast, work))
         own = toolchain.code_flags(self.target, fast)
-        return [*own, "-include-pch", prelude, *self.options.warnings]
+        return [*own, "-include-pch", prelude, *self.options.warnings, *self.beside]
 
     def read(self, flags: list[str]) -> tuple[Source, Reflection, str]:
         """The rewritten source, what is in it, and the warnings."""
@@ -176,11 +185,12 @@ def unit(file: str, options: Options, text: str | None) -> Unit:
         repr(options.std),
         repr(options.variants),
         repr(lanes.forced()),
-        repr(options.logging),
+        repr((options.logging, options.debug)),
         file,
     )
     without, found = WIDE_PRAGMA.subn("", flat)
-    return Unit(file, options, without, key, target, found > 0)
+    beside = ("-g", *kept_sources.flags(file, text)) if options.debug else ()
+    return Unit(file, options, without, key, target, found > 0, beside)
 
 
 def _processor_object(file: str, options: Options, text: str | None) -> tuple[bytes, str]:
@@ -252,7 +262,7 @@ def _reflect(
         if tree.helps <= helps:
             break
         helps |= tree.helps
-    reflection.logging = options.logging
+    reflection.logging, reflection.debug = options.logging, options.debug
     said = render(reflection.messages, source.source_line)
     if any(m.severity == "error" for m in reflection.messages):
         count = sum(m.severity == "error" for m in reflection.messages)

@@ -45,7 +45,9 @@ def compile_text(
 ) -> bytes:
     """The rewritten source as a relocatable object; `flags` are all of clang's, `work` is a folder for files."""
     whole = front_end(wrappers(reflection).behind(text), flags)
-    parts = ir.split(whole, KERNELS_PER_PART)
+    # What describes a source to a debugger is one piece.
+    per_part = len(reflection.kernels) + 1 if ir.for_debugger(whole) else KERNELS_PER_PART
+    parts = ir.split(whole, per_part)
     names = [kernel.host_name for kernel in reflection.kernels]
     constants = [c.name for c in reflection.constants]
     return compile_parts(parts, names, constants, target, variants, work)
@@ -122,7 +124,7 @@ def _back_end(text: str, target: str, out: Path, flags: Sequence[str]) -> None:
         toolchain.clang(),
         "-x",
         "ir",
-        "-O3",
+        "-O0" if ir.for_debugger(text) else "-O3",
         "-fPIC",
         "-c",
         "-w",
@@ -139,7 +141,10 @@ def _back_end(text: str, target: str, out: Path, flags: Sequence[str]) -> None:
 def _back_end_checked(text: str, target: str, out: Path, level: str) -> None:
     march = toolchain.march(target)
     common = [toolchain.clang(), "-x", "ir", "-fPIC", "-w", "-fno-math-errno", *march, "-"]
-    light = toolchain.run([*common, "-O1", "-S", "-emit-llvm", "-o", "-"], "the optimiser", text)
+    optimised = "-O0" if ir.for_debugger(text) else "-O1"
+    light = toolchain.run(
+        [*common, optimised, "-S", "-emit-llvm", "-o", "-"], "the optimiser", text
+    )
     # What is left to do is instruction selection: a call before every access leaves little to optimise. With -O1 that
     # takes five times as long for two thirds of the code.
     command = [*common, level, "-Xclang", "-disable-llvm-passes", "-c", "-fstack-usage", SECTIONS]

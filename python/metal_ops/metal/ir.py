@@ -245,10 +245,15 @@ def split(text: str, per_part: int) -> list[tuple[list[int], str]]:
 
 
 def by_thread(text: str) -> bool:
-    """Whether a module's kernels run thread by thread: what one writes into a log says which thread it was."""
-    return (
-        "call void @_msl_log(" in text
-    )  # the front end leaves it out where os_log is not compiled
+    """Whether a module's kernels run thread by thread: what one writes into a log says which thread it was, and a debugger
+    shows one."""
+    # The front end leaves calls out where os_log is not compiled.
+    return "call void @_msl_log(" in text or for_debugger(text)
+
+
+def for_debugger(text: str) -> bool:
+    """Whether a module was compiled with -g."""
+    return "\n!llvm.dbg.cu = " in text
 
 
 def meeting(text: str) -> set[int]:

@@ -67,6 +67,7 @@ class Reflection:
     constants: list[Constant]
     messages: list[Message]
     logging: bool = False  # whether os_log is compiled
+    debug: bool = False  # whether kernels are for a debugger
 
 
 def attribute_of(kind: str) -> str:

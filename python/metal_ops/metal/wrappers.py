@@ -79,8 +79,9 @@ def wrappers(reflection: Reflection) -> Wrappers:
         arguments = _arguments(number, kernel, positions) + _constants_table(number, kernel, used)
         own = f"_scratch{number}" if kernel.fibers else f"::loop_scratch<_msl_K{number}>"
         writes = logs(kernel, reflection)
+        told = writes or reflection.debug
         table = _table(number, kernel, len(used), f"&_msl{own}", f"&_msl_run{number}", writes)
-        out.code.append(_code(number, kernel, writes) + arguments + table)
+        out.code.append(_code(number, kernel, told, reflection.debug) + arguments + table)
         absent = _table(number, kernel, len(used), logs=writes)
         out.tables.append(f"{_parameters(number, kernel)}}};\n{arguments}{absent}")
     return out
@@ -140,8 +141,10 @@ def _set_constants(used: list[Constant], derived: list[Constant]) -> str:
     )
 
 
-def _code(number: int, kernel: Kernel, logs: bool) -> str:
-    """What runs a kernel."""
+def _code(number: int, kernel: Kernel, told: bool, debug: bool) -> str:
+    """What runs a kernel. `told`: messages or a debugger say which thread it is."""
+    # A debugger finds static variables in functions that are called.
+    inlined = "" if debug else "[[clang::always_inline]] "
     by_position = {a.position: a for a in kernel.arguments if a.element == 0}
     members, initialisers, calls, parameters, inner = [], [], [], [], []
     for i in range(kernel.n_parameters):
@@ -183,7 +186,7 @@ def _code(number: int, kernel: Kernel, logs: bool) -> str:
             parameters.append(f"{kind}{restrict} _msl_{i}")
     class_ = f"_msl_K{number}"
     launch = "_msl_l, _msl_first, _msl_count, _msl_scratch"
-    run = f"_msl::run_loop<{class_}, {int(logs)}>({launch});"
+    run = f"_msl::run_loop<{class_}, {int(told)}>({launch});"
     thread = ""
     if kernel.fibers:
         run = f"""if (_msl::by_lanes(_msl_l, _msl_by_lanes{number})) _msl::run_lanes<{class_}>({launch}, _msl_by_lanes{number}, &_msl_simdgroup{number});
@@ -193,7 +196,7 @@ else _msl::run_fibers<{class_}>({launch});"""
     return f"""{_parameters(number, kernel)}const metallib_launch* _msl_l;
 {"".join(members)}_msl_K{number}(const metallib_launch* _msl_l, char* _msl_m) : {", ".join(["_msl_l(_msl_l)", *initialisers])} {{ (void)_msl_m; }}
 static inline __attribute__((always_inline)) void _msl_call({", ".join(parameters)}) {{
-[[clang::always_inline]] {kernel.callee}({", ".join(inner)});
+{inlined}{kernel.callee}({", ".join(inner)});
 }}
 inline __attribute__((always_inline)) void operator()(const _msl::Position& _msl_p) const {{
 (void)_msl_p;
@@ -205,7 +208,7 @@ _msl_call({", ".join(calls)});
 }}
 static void _msl_run{number}(const metallib_launch* _msl_l, ulong _msl_first, ulong _msl_count, void* _msl_scratch) {{
 _msl_set_constants(_msl_l);
-{f"_msl_log_in(_msl_l, {name});" * logs}
+{f"_msl_log_in(_msl_l, {name});" * told}
 if (_msl_checked) _msl_guarded(_msl_l, _msl_first, _msl_count, _msl_scratch, {name}, &_msl_inner{number});
 else _msl_inner{number}(_msl_l, _msl_first, _msl_count, _msl_scratch);
 }}

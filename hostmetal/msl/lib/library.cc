@@ -457,6 +457,9 @@ MSL_HIDDEN void _msl_guarded(const metallib_launch* launch, unsigned long first,
 }
 
 #include "log_writer.h"
+#if MSL_WITH_COVERAGE
+#include "coverage.h"
+#endif
 #if MSL_WITH_DEBUG
 #include "debug.h"
 #endif

@@ -8,7 +8,7 @@ import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from . import cache, cpu, gpu, kept_sources, lanes, toolchain
+from . import cache, coverage, cpu, gpu, kept_sources, lanes, toolchain
 from .features import BFLOAT_SINCE, BFLOATS, LACKS
 from .flat import flatten
 from .linking import link
@@ -41,6 +41,7 @@ class Options:
       gpu: NVIDIA GPUs to make code for as well, `sm_80` or `sm_90`.
       logging: os_log writes messages; else its calls are left out.
       debug: make code that debuggers step through, thread by thread and without optimisation.
+      coverage: count what runs; so does the environment variable HOSTMETAL_COVERAGE.
     """
 
     defines: tuple[str, ...] = ()
@@ -55,6 +56,7 @@ class Options:
     gpu: tuple[str, ...] = ()
     logging: bool = False
     debug: bool = False
+    coverage: bool = field(default_factory=coverage.wanted)
 
     @property
     def variants(self) -> tuple[str, ...]:
@@ -114,6 +116,7 @@ class Unit:
       key: the cache's name for all of this.
       wide: whether it asks for code for wider vectors as well.
       beside: clang's flags for what is said of the source beside its code.
+      kept_source: the file that has the text of a source that is none.
     """
 
     file: str
@@ -123,6 +126,7 @@ class Unit:
     target: str
     wide: bool
     beside: tuple[str, ...] = ()
+    kept_source: Path | None = None
 
     @property
     def variants(self) -> tuple[str, ...]:
@@ -130,7 +134,7 @@ class Unit:
         wide = (
             self.wide
             and self.options.plain
-            and not self.options.debug
+            and not (self.options.debug or self.options.coverage)
             and self.target in toolchain.NARROW
         )
         return self.options.variants + ("wide",) * wide
@@ -149,7 +153,8 @@ class Unit:
         fast = self.options.fast_math
         prelude = str(toolchain.prelude(self.target, fast, work))
         own = toolchain.code_flags(self.target, fast)
-        return [*own, "-include-pch", prelude, *self.options.warnings, *self.beside]
+        counters = [coverage.profile_list(work)] if self.options.coverage else []
+        return [*own, "-include-pch", prelude, *self.options.warnings, *self.beside, *counters]
 
     def read(self, flags: list[str]) -> tuple[Source, Reflection, str]:
         """The rewritten source, what is in it, and the warnings."""
@@ -159,7 +164,13 @@ class Unit:
         self, source: Source, reflection: Reflection, said: str, flags: list[str], work: Path
     ) -> bytes:
         """The object of what was read, which the cache has from then on."""
-        data = cpu.compile_text(source.text, reflection, flags, self.target, self.variants, work)
+
+        def counted(text: str) -> str:
+            return coverage.in_users_files(text, source, self.file, self.kept_source)
+
+        edit = counted if self.options.coverage else None
+        variants = self.variants
+        data = cpu.compile_text(source.text, reflection, flags, self.target, variants, work, edit)
         cache.write(f"{self.key}.air", said.encode() + b"\0" + data)
         return data
 
@@ -185,12 +196,16 @@ def unit(file: str, options: Options, text: str | None) -> Unit:
         repr(options.std),
         repr(options.variants),
         repr(lanes.forced()),
-        repr((options.logging, options.debug)),
+        repr((options.logging, options.debug, options.coverage)),
         file,
     )
     without, found = WIDE_PRAGMA.subn("", flat)
     beside = ("-g", *kept_sources.flags(file, text)) if options.debug else ()
-    return Unit(file, options, without, key, target, found > 0, beside)
+    kept = None
+    if options.coverage:
+        beside += tuple(coverage.FRONT)
+        kept = kept_sources.kept(text) if text is not None else None
+    return Unit(file, options, without, key, target, found > 0, beside, kept)
 
 
 def _processor_object(file: str, options: Options, text: str | None) -> tuple[bytes, str]:
@@ -263,6 +278,7 @@ def _reflect(
             break
         helps |= tree.helps
     reflection.logging, reflection.debug = options.logging, options.debug
+    reflection.coverage = options.coverage
     said = render(reflection.messages, source.source_line)
     if any(m.severity == "error" for m in reflection.messages):
         count = sum(m.severity == "error" for m in reflection.messages)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from . import ir, lanes, toolchain
+from . import coverage, ir, lanes, toolchain
 from .reflection import Reflection
 from .wrappers import wrappers
 
@@ -42,12 +42,23 @@ def compile_text(
     target: str,
     variants: Sequence[str],
     work: Path,
+    edit: Callable[[str], str] | None = None,
 ) -> bytes:
-    """The rewritten source as a relocatable object; `flags` are all of clang's, `work` is a folder for files."""
+    """The rewritten source as a relocatable object.
+
+    Args:
+      flags: all of clang's.
+      work: a folder for files.
+      edit: changes the front end's IR.
+    """
     whole = front_end(wrappers(reflection).behind(text), flags)
-    # What describes a source to a debugger is one piece.
-    per_part = len(reflection.kernels) + 1 if ir.for_debugger(whole) else KERNELS_PER_PART
-    parts = ir.split(whole, per_part)
+    whole = edit(whole) if edit else whole
+    if ir.for_debugger(whole) or coverage.counts(
+        whole
+    ):  # what describes a source beside its code is one piece
+        parts = [(list(range(len(reflection.kernels))), whole)]
+    else:
+        parts = ir.split(whole, KERNELS_PER_PART)
     names = [kernel.host_name for kernel in reflection.kernels]
     constants = [c.name for c in reflection.constants]
     return compile_parts(parts, names, constants, target, variants, work)
@@ -134,6 +145,7 @@ def _back_end(text: str, target: str, out: Path, flags: Sequence[str]) -> None:
         *toolchain.march(target),
     ]
     command += [*flags, "-fno-math-errno", "-fstack-usage", SECTIONS]
+    command += coverage.BACK if coverage.counts(text) else []
     toolchain.run(command, "the optimiser", text)
     _say_stack(out)
 
@@ -142,6 +154,7 @@ def _back_end_checked(text: str, target: str, out: Path, level: str) -> None:
     march = toolchain.march(target)
     common = [toolchain.clang(), "-x", "ir", "-fPIC", "-w", "-fno-math-errno", *march, "-"]
     optimised = "-O0" if ir.for_debugger(text) else "-O1"
+    common += coverage.BACK if coverage.counts(text) else []
     light = toolchain.run(
         [*common, optimised, "-S", "-emit-llvm", "-o", "-"], "the optimiser", text
     )

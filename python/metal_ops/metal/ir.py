@@ -60,6 +60,8 @@ def prepare(text: str, constants: list[str]) -> str:
         "@_msl_matrices_apart = internal constant i32 0, align 4",
         text,
     )
+    # gdb finds arguments where a function begins by what is usual for "clang ", which distributions put their names before.
+    text = re.sub(r'(\bproducer: ")[^"]*?(?=clang version )', r"\1", text)
     return guard_divisions(text) + "".join(map(_constant_storage, constants))
 
 
@@ -247,8 +249,9 @@ def split(text: str, per_part: int) -> list[tuple[list[int], str]]:
 def by_thread(text: str) -> bool:
     """Whether a module's kernels run thread by thread: what one writes into a log says which thread it was, and a debugger
     shows one."""
-    # The front end leaves calls out where os_log is not compiled.
-    return "call void @_msl_log(" in text or for_debugger(text)
+    # The front end leaves calls out where os_log is not compiled. Of lanes in a loop, all would be counted.
+    called = ("call void @_msl_log(", "call void @llvm.instrprof.increment(")
+    return any(call in text for call in called) or for_debugger(text)
 
 
 def for_debugger(text: str) -> bool:

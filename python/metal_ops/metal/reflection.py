@@ -68,6 +68,7 @@ class Reflection:
     messages: list[Message]
     logging: bool = False  # whether os_log is compiled
     debug: bool = False  # whether kernels are for a debugger
+    coverage: bool = False  # whether they count what runs
 
 
 def attribute_of(kind: str) -> str:

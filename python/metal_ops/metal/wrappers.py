@@ -81,7 +81,7 @@ def wrappers(reflection: Reflection) -> Wrappers:
         writes = logs(kernel, reflection)
         told = writes or reflection.debug
         table = _table(number, kernel, len(used), f"&_msl{own}", f"&_msl_run{number}", writes)
-        out.code.append(_code(number, kernel, told, reflection.debug) + arguments + table)
+        out.code.append(_code(number, kernel, told, reflection) + arguments + table)
         absent = _table(number, kernel, len(used), logs=writes)
         out.tables.append(f"{_parameters(number, kernel)}}};\n{arguments}{absent}")
     return out
@@ -141,10 +141,10 @@ def _set_constants(used: list[Constant], derived: list[Constant]) -> str:
     )
 
 
-def _code(number: int, kernel: Kernel, told: bool, debug: bool) -> str:
+def _code(number: int, kernel: Kernel, told: bool, reflection: Reflection) -> str:
     """What runs a kernel. `told`: messages or a debugger say which thread it is."""
     # A debugger finds static variables in functions that are called.
-    inlined = "" if debug else "[[clang::always_inline]] "
+    inlined = "" if reflection.debug else "[[clang::always_inline]] "
     by_position = {a.position: a for a in kernel.arguments if a.element == 0}
     members, initialisers, calls, parameters, inner = [], [], [], [], []
     for i in range(kernel.n_parameters):
@@ -208,7 +208,7 @@ _msl_call({", ".join(calls)});
 }}
 static void _msl_run{number}(const metallib_launch* _msl_l, ulong _msl_first, ulong _msl_count, void* _msl_scratch) {{
 _msl_set_constants(_msl_l);
-{f"_msl_log_in(_msl_l, {name});" * told}
+{f"_msl_log_in(_msl_l, {name});" * told}{"_msl_coverage();" * reflection.coverage}
 if (_msl_checked) _msl_guarded(_msl_l, _msl_first, _msl_count, _msl_scratch, {name}, &_msl_inner{number});
 else _msl_inner{number}(_msl_l, _msl_first, _msl_count, _msl_scratch);
 }}

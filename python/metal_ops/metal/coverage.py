@@ -11,6 +11,7 @@ import hashlib
 import os
 import re
 import subprocess
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -55,7 +56,12 @@ def counts(text: str) -> bool:
 
 
 def _bytes(literal: str) -> bytes:
-    return re.sub(rb"\\([0-9A-F]{2})", lambda m: bytes([int(m[1], 16)]), literal.encode("latin-1"))
+    """A text of IR: a backslash is two, or begins a byte's two digits."""
+    return re.sub(
+        rb"\\(\\|[0-9A-F]{2})",
+        lambda m: m[1] if m[1] == b"\\" else bytes([int(m[1], 16)]),
+        literal.encode("latin-1"),
+    )
 
 
 def _literal(data: bytes) -> str:
@@ -153,8 +159,6 @@ class _Files:
 
 
 def _files(data: bytes) -> list[str]:
-    import zlib
-
     numbers = _numbers(data)
     count, size, packed = next(numbers), next(numbers), next(numbers)
     at = len(_leb(count) + _leb(size) + _leb(packed))

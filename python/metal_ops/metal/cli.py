@@ -39,6 +39,7 @@ usage: metal [options] <file>...          .metal -> .metallib (or, with -c, -> .
   --coverage-report=<folder>  llvm-cov's HTML, lcov and a summary of the runs that left their counts there; other
                         .metallib files that ran may follow
   -g                    code for gdb and lldb, thread by thread and without optimisation (docs/debug-a-shader.md)
+  --explain             what each kernel's code is made of, whether it is vectorised and why not, and its occupancy there
   --report              registers, stack, spills and threadgroup memory of every kernel on those GPUs, by NVIDIA's ptxas
   -fmetal-enable-logging  os_log writes messages, which the host's MTLLogState gets; else its calls are left out
   -fno-shader-validation  leave out the bounds-checked kernels of METAL_DEVICE_WRAPPER_TYPE=1
@@ -132,7 +133,7 @@ def _metal(arguments: list[str]) -> int:
         )
         return 0
     out, only_compile, inputs, report, folder = None, False, [], False, ""
-    rule = _Rule()
+    rule, explained = _Rule(), False
     on_demand, later, kernels = False, False, []
     only_preprocess, preprocessor = False, []
     fields: dict[str, Any] = {"defines": [], "include": [], "warnings": [], "undefines": []}
@@ -172,6 +173,8 @@ def _metal(arguments: list[str]) -> int:
             fields["fast_math"] = item in ("-ffast-math", "-fmetal-math-mode=fast")
         elif item.startswith("-march="):
             fields["target"] = item[7:]
+        elif item == "--explain":
+            explained = True
         elif item == "--report":
             report = True
         elif item.startswith("--gpu="):
@@ -223,6 +226,11 @@ def _metal(arguments: list[str]) -> int:
     options = Options(**given)
     if only_preprocess:
         return _preprocess(inputs, out, preprocessor, options)
+    if explained:
+        from .explain import explain
+
+        print("\n".join(explain(_name(file), options, _text(file)) for file in inputs), end="")
+        return 0
     if report:
         if not options.gpu:
             options = replace(options, gpu=gpu.TARGETS)

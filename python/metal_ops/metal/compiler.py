@@ -97,7 +97,7 @@ def attach_gpu(data: bytes, file: str, options: Options, text: str | None) -> by
     """An object of a .metal file with its code for GPUs, if `options` name any."""
     if not options.gpu:
         return data
-    texts = [(name, _gpu_text(file, options, text, name)) for name in options.gpu]
+    texts = [(name, gpu_text(file, options, text, name)) for name in options.gpu]
     return gpu.attach(data, texts)
 
 
@@ -229,11 +229,11 @@ def gpu_usage(file: str, options: Options, text: str | None = None) -> list[gpu.
     return [
         usage
         for name in options.gpu
-        for usage in gpu.assemble(_gpu_text(file, options, text, name), name)
+        for usage in gpu.assemble(gpu_text(file, options, text, name), name)
     ]
 
 
-def _gpu_text(file: str, options: Options, text: str | None, gpu_target: str) -> str:
+def gpu_text(file: str, options: Options, text: str | None, gpu_target: str) -> str:
     """PTX of one .metal file, from the cache where it is."""
     defines = options.language_defines("NVPTX") + gpu.defines(gpu_target)
     flat = _flat(file, text, options, defines)

@@ -24,6 +24,9 @@ struct CompileJob {
   bool deferred = false;  // `source` is what Module::Deferred says
 };
 
+// What HOSTMETAL_DEBUG and HOSTMETAL_COVERAGE ask of the compiler, as its arguments.
+std::vector<std::string> AskedByEnvironment();
+
 // The bytes of the .metallib. HOSTMETAL_PYTHON names the interpreter and HOSTMETAL_COMPILER the
 // compiler's folder when they are not where the package puts them.
 std::string CompileSource(const CompileJob& job, Failure* failure);

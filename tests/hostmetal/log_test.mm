@@ -1,4 +1,5 @@
 // os_log and MTLLogState: what kernels write reaches handlers, else the standard error.
+#include <stdlib.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -225,6 +226,25 @@ TEST(logs_without_a_handler_name_kernel_and_thread) {
   const std::string loop =
       Captured([&] { Run(harness::Queue().commandBuffer, "levels", Size(4)); });
   CHECK_CONTAINS(loop, "[levels] thread (3, 0, 0), notice: plain\n");
+}
+
+// Once a process, as the variables are read when the first kernel logs.
+TEST(logs_without_a_state_follow_the_environment) {
+  const char* level = getenv("MTL_LOG_LEVEL");
+  const char* bytes = getenv("MTL_LOG_BUFFER_SIZE");
+  const std::string said = Captured([] { Run(harness::Queue().commandBuffer, "levels", Size(4)); });
+  if (level && !strcmp(level, "MTLLogLevelFault")) {
+    CHECK_EQ(said, "[levels] thread (3, 0, 0), fault, com.example:sums: fault\n");
+  } else if (level && !bytes) {  // Apple's default then
+    CHECK_CONTAINS(Captured([] { Run(harness::Queue().commandBuffer, "many", Size(1000)); }),
+                   "the log buffer of 1024 bytes was full");
+  } else if (level) {
+    CHECK_CONTAINS(said, "MTL_LOG_LEVEL is 'loud'; expected MTLLogLevelDebug, ");
+    CHECK_CONTAINS(said, "MTL_LOG_BUFFER_SIZE is '1000'; expected bytes, 1024 to 1073741824");
+    CHECK_CONTAINS(said, "debug, com.example:sums: debug 3\n");
+  } else {
+    CHECK_CONTAINS(said, "debug, com.example:sums: debug 3\n");
+  }
 }
 
 TEST(logs_of_a_library_without_logging_are_left_out) {

@@ -359,7 +359,7 @@ def _build(
             continue
         name = out or Path(file).stem + ".air"
         code = None
-        if later and not options.coverage:
+        if later and not (options.coverage or options.debug):  # which have all code at once
             data, code, said = deferred.compile_deferred(file, options)
         else:
             data, said = compiler.compile_object(_name(file), options, _text(file))

@@ -53,9 +53,10 @@ def compile_text(
     """
     whole = front_end(wrappers(reflection).behind(text), flags)
     whole = edit(whole) if edit else whole
-    if ir.for_debugger(whole) or coverage.counts(
-        whole
-    ):  # what describes a source beside its code is one piece
+    if ir.for_debugger(whole):
+        whole = ir.with_users_lines(whole)
+    # What describes a source beside its code is one piece.
+    if ir.for_debugger(whole) or coverage.counts(whole):
         parts = [(list(range(len(reflection.kernels))), whole)]
     else:
         parts = ir.split(whole, KERNELS_PER_PART)

@@ -73,7 +73,8 @@ def explain(file: str, options: Options, text: str | None = None) -> str:
 
         def prepared(more: list[str]) -> str:
             whole = cpu.front_end(behind, [*flags, *more])
-            return ir.unchecked(ir.unaligned(ir.prepare(whole, constants)))
+            whole = ir.with_users_lines(ir.prepare(whole, constants))
+            return ir.unchecked(ir.unaligned(whole))
 
         lined = lanes.by_fibers(prepared(["-gline-tables-only"]))
         assembly, remarks = _optimised(lined, one.target, work)

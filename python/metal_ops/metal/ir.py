@@ -259,6 +259,34 @@ def for_debugger(text: str) -> bool:
     return "\n!llvm.dbg.cu = " in text
 
 
+_DEBUGGED = re.compile(r"^(define [^\n]*) !dbg (!\d+)( \{\n.*?^\}\n)", re.M | re.S)
+
+
+def with_users_lines(text: str) -> str:
+    """A module whose debug information is of the user's functions alone.
+
+    A debugger passes by functions that have no lines, and what is inlined of them has the line of the call. The loop over
+    threads keeps its own.
+    """
+    files = dict(re.findall(r'^(!\d+) = !DIFile\(filename: "([^"]*)"', text, re.M))
+    found = re.findall(
+        r'^(!\d+) = distinct !DISubprogram\(name: "([^"]*)".*?\bfile: (!\d+)', text, re.M
+    )
+    own = {
+        node
+        for node, name, file in found
+        if "/msl/lib/" in files.get(file, "") and not name.startswith("run_loop")
+    }
+
+    def strip(match: re.Match[str]) -> str:
+        if match[2] not in own:
+            return match[0]
+        body = re.sub(r"^ +#dbg_\w+\(.*\n|,? !dbg !\d+", "", match[3], flags=re.M)
+        return match[1] + body
+
+    return _DEBUGGED.sub(strip, text)
+
+
 def meeting(text: str) -> set[int]:
     """The kernels of a module, or of its part, whose threads meet."""
     return {int(number) for number in re.findall(r"(?m)^@_msl_by_lanes(\d+) = ", text)}

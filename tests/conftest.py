@@ -12,6 +12,7 @@ import tensorflow as tf
 import metal_ops  # noqa: F401 - loads the METAL device where METAL_OPS_DEVICE=1 asks for it
 from tests import suites
 from tests.browser import pytest_terminal_summary  # noqa: F401
+from tests.coverage_of_shaders import pytest_addoption, pytest_cmdline_main  # noqa: F401
 from tests.forked import Server
 
 

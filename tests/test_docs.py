@@ -36,6 +36,7 @@ PAGES.sort()
 RUN_ELSEWHERE = {
     "write-a-metal-op.md": "tests/metal_kernels/test_guide.py",
     "build.md": "tests/packaging/test_build_page.py",
+    "debug-a-shader.md": "tests/hosts/test_debugger.py",  # where gdb is
 }
 FENCE = re.compile(
     r"(?:^<!-- not run: ([^\n]*?) -->\n)?^```(\w*)\n(.*?)^```$(?:\n\nIt prints:\n\n```text\n(.*?)^```$)?",

@@ -254,6 +254,50 @@ typedef struct metallib_host {
   void* (*make)(void* stack_top, size_t stack_size, void (*entry)(metallib_transfer));
 } metallib_host;
 
+/* ---- logs: what os_log of a library compiled with -fmetal-enable-logging writes. */
+
+enum metallib_log_kind { /* of an argument's numbers */
+                         METALLIB_LOG_SIGNED = 0,
+                         METALLIB_LOG_UNSIGNED = 1,
+                         METALLIB_LOG_FLOAT = 2, /* half, float */
+                         METALLIB_LOG_BFLOAT = 3,
+                         METALLIB_LOG_POINTER = 4,
+};
+
+/* The numbers follow, in bytes padded to a multiple of 8. */
+typedef struct metallib_log_argument {
+  uint8_t kind;  /* metallib_log_kind */
+  uint8_t bytes; /* of one number */
+  uint8_t count; /* 1, or 2 to 4 of a vector */
+  uint8_t reserved[5];
+} metallib_log_argument;
+
+/* A message; its arguments follow. Texts are the library's, which lives as long as the launch. Code
+ * for GPUs has none of the host's addresses: with METALLIB_LOG_INLINE in `flags` the texts that are
+ * not NULL follow the arguments, in the order of the fields, each with its zero. */
+typedef struct metallib_log_record {
+  /* Of all of it, a multiple of 8; 0 before it is begun, and with the lowest bit while it is
+   * written. Read it with acquire. */
+  uint32_t size;
+  uint16_t level; /* MTLLogLevel */
+  uint16_t flags;
+  const char *subsystem, *category; /* NULL of os_log_default */
+  const char *format, *kernel;
+  uint32_t thread[3]; /* thread_position_in_grid */
+  uint32_t n_arguments;
+} metallib_log_record;
+
+enum { METALLIB_LOG_INLINE = 1 };
+
+/* A log buffer: so many bytes of records follow. */
+typedef struct metallib_log {
+  uint64_t capacity; /* bytes behind this struct */
+  uint64_t used;     /* taken so far: a record takes its place by compare and exchange */
+  uint64_t dropped;  /* messages for which no place was left */
+  uint32_t level;    /* MTLLogLevel: messages below it are not written */
+  uint32_t reserved;
+} metallib_log;
+
 /* sizes are {x, y, z}, all at least 1. */
 typedef struct metallib_launch {
   uint32_t size;                /* sizeof(metallib_launch) as the runtime knows it */
@@ -272,6 +316,7 @@ typedef struct metallib_launch {
       constants; /* [kernel->n_constants]; NULL allowed when n_constants is 0 */
   const metallib_host* host;
   metallib_fault* fault; /* may be NULL with the unchecked library */
+  metallib_log* log;     /* of METALLIB_KERNEL_LOGS; NULL: messages go nowhere */
 } metallib_launch;
 
 /* ---- kernels
@@ -290,6 +335,8 @@ enum metallib_kernel_flags {
   METALLIB_KERNEL_VISIBLE = 1u << 3,
   /* Fast math: subnormal numbers that it reads are 0, and those that it would make. */
   METALLIB_KERNEL_FLUSHES = 1u << 4,
+  /* Calls os_log, in a library compiled with -fmetal-enable-logging. */
+  METALLIB_KERNEL_LOGS = 1u << 5,
 };
 
 typedef struct metallib_kernel {

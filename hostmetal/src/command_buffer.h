@@ -13,6 +13,7 @@
 #include "hostmetal/src/command_list.h"
 #include "hostmetal/src/device.h"
 #include "hostmetal/src/driver.h"
+#include "hostmetal/src/log_state.h"
 #include "hostmetal/src/sync.h"
 
 @class HMEncoder;
@@ -54,6 +55,7 @@ struct CommandBufferState {
   CommandList list;
   std::vector<id> resources;  // retained until the command buffer has completed
   id samples = nil;           // the sample buffer among them that was used last
+  LogUse log;
   bool retains = true;
   MTLCommandBufferErrorOption error_options = MTLCommandBufferErrorOptionNone;
   HMEncoder* open_encoder = nil;  // not retained; it retains the command buffer

@@ -117,6 +117,8 @@ void MarkScheduled(HMCommandBuffer* buffer) {
 void MarkCompleted(HMCommandBuffer* buffer, Failure failure, uint32_t encoder, std::mutex* held) {
   CommandBufferState& b = *buffer->_state;
   bool failed = bool(failure);
+  // The kernels' texts are their libraries': before these may go.
+  MTLCommandBufferHandler logs = b.log.End();
   for (id resource : b.resources) [resource release];
   b.resources.clear();
   bool handlers;
@@ -125,6 +127,7 @@ void MarkCompleted(HMCommandBuffer* buffer, Failure failure, uint32_t encoder, s
     b.failure = std::move(failure);
     b.failed_encoder = encoder;
     b.completed_sent = true;
+    if (logs) b.completed_handlers.insert(b.completed_handlers.begin(), logs);
     handlers = !b.completed_handlers.empty();
     b.status.store(failed ? MTLCommandBufferStatusError : MTLCommandBufferStatusCompleted,
                    std::memory_order_release);
@@ -146,6 +149,11 @@ void MarkCompleted(HMCommandBuffer* buffer, Failure failure, uint32_t encoder, s
 }  // namespace hostmetal
 
 @implementation MTLCommandBufferDescriptor
+- (void)dealloc {
+  [_logState release];
+  [super dealloc];
+}
+@synthesize logState = _logState;
 @synthesize retainedReferences = _retainedReferences;
 @synthesize errorOptions = _errorOptions;
 - (id)init {
@@ -157,6 +165,7 @@ void MarkCompleted(HMCommandBuffer* buffer, Failure failure, uint32_t encoder, s
   MTLCommandBufferDescriptor* copy = [[MTLCommandBufferDescriptor alloc] init];
   [copy setRetainedReferences:_retainedReferences];
   [copy setErrorOptions:_errorOptions];
+  [copy setLogState:_logState];
   return copy;
 }
 @end
@@ -231,6 +240,7 @@ void MarkCompleted(HMCommandBuffer* buffer, Failure failure, uint32_t encoder, s
     _queue = [queue retain];
     _state->retains = retains;
     _state->error_options = options;
+    _state->log.Set((*queue->_state)->log, queue->_device->_driver);
     // Room for a launch or two: lists that grow from nothing allocate at each power of two.
     _state->resources.reserve(16);
     _state->encoders.reserve(2);

@@ -109,8 +109,10 @@ std::vector<std::string> SourceArguments(const CompileJob& job, const std::strin
   for (const auto& macro : job.macros) arguments.push_back("-D" + macro.first + "=" + macro.second);
   if (!job.standard.empty()) arguments.push_back("-std=" + job.standard);
   if (!job.math.empty()) arguments.push_back(job.math);
+  if (job.logging) arguments.push_back("-fmetal-enable-logging");
   // What is compiled here runs here, and METAL_OPS_MARCH is the compiler's to read.
   if (job.wide && !getenv("METAL_OPS_MARCH")) arguments.push_back("-march=x86-64-v4");
+  for (std::string& argument : AskedByEnvironment()) arguments.push_back(std::move(argument));
   const bool checked = job.checked && job.gpu.empty();  // on GPUs there are none
   arguments.push_back(checked ? "-fshader-validation-only" : "-fno-shader-validation");
   if (!job.gpu.empty()) {
@@ -130,6 +132,15 @@ std::vector<std::string> DeferredArguments(const CompileJob& job, const std::str
 }
 
 }  // namespace
+
+std::vector<std::string> AskedByEnvironment() {
+  std::vector<std::string> arguments;
+  const char* debug = getenv("HOSTMETAL_DEBUG");
+  if (debug && *debug && strcmp(debug, "0")) arguments.push_back("-g");
+  const char* coverage = getenv("HOSTMETAL_COVERAGE");
+  if (coverage && *coverage) arguments.push_back("--coverage");
+  return arguments;
+}
 
 std::string CompileSource(const CompileJob& job, Failure* failure) {
   auto fail = [&](int code, std::string message) {

@@ -17,11 +17,15 @@ struct CompileJob {
   std::string math;      // "-ffast-math", "-fno-fast-math" or empty
   std::string gpu;       // "sm_90", or empty for the CPU alone
   bool wide = false;     // for processors with vectors of 512 bits alone
+  bool logging = false;  // os_log writes messages
   bool checked = false;  // kernels whose accesses are checked, instead of the others
   // Code of these alone. Empty: of all, or of none where there are many (METALLIB_KERNEL_ABSENT).
   std::vector<std::string> kernels;
   bool deferred = false;  // `source` is what Module::Deferred says
 };
+
+// What HOSTMETAL_DEBUG and HOSTMETAL_COVERAGE ask of the compiler, as its arguments.
+std::vector<std::string> AskedByEnvironment();
 
 // The bytes of the .metallib. HOSTMETAL_PYTHON names the interpreter and HOSTMETAL_COMPILER the
 // compiler's folder when they are not where the package puts them.

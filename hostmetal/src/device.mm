@@ -17,6 +17,7 @@
 #include "hostmetal/src/library.h"
 #include "hostmetal/src/on_demand.h"
 #include "hostmetal/src/pipeline.h"
+#include "hostmetal/src/queue.h"
 #include "hostmetal/src/residency_set.h"
 #include "hostmetal/src/texture.h"
 
@@ -278,6 +279,10 @@ bool Exists(const std::string& path) {
               : nil;
 }
 
+- (id<MTLLogState>)newLogStateWithDescriptor:(MTLLogStateDescriptor*)descriptor
+                                       error:(NSError**)error {
+  return [HMLogState newOn:self descriptor:descriptor error:error];
+}
 - (id<MTLResidencySet>)newResidencySetWithDescriptor:(MTLResidencySetDescriptor*)descriptor
                                                error:(NSError**)error {
   return [[HMResidencySet alloc] initWithDevice:self descriptor:descriptor];
@@ -496,6 +501,7 @@ bool Exists(const std::string& path) {
     }
   }
   job.checked = _validate;
+  job.logging = [options enableLogging];
   Failure failure;
   auto module = hostmetal::CompileModule(_driver, std::move(job), &failure);
   if (!module) return Refuse(error, MTLLibraryErrorDomain, failure.code, failure.message);
@@ -727,7 +733,13 @@ bool Exists(const std::string& path) {
 }
 - (id<MTLCommandQueue>)newCommandQueueWithDescriptor:(MTLCommandQueueDescriptor*)descriptor {
   if (!descriptor) return nil;
-  return [self newCommandQueueWithMaxCommandBufferCount:[descriptor maxCommandBufferCount]];
+  auto* queue = (HMCommandQueue*)[self
+      newCommandQueueWithMaxCommandBufferCount:[descriptor maxCommandBufferCount]];
+  if (queue) {
+    (*queue->_state)->log =
+        hostmetal::LogStateOf(self, [descriptor logState], "MTLCommandQueueDescriptor");
+  }
+  return queue;
 }
 - (id<MTLFence>)newFence {
   HMFence* fence = [[HMFence alloc] init];

@@ -144,11 +144,21 @@ class Point {
   virtual uint64_t EndNanoseconds() const { return 0; }
 };
 
+// Where kernels with METALLIB_KERNEL_LOGS write their messages: what a command buffer uses.
+class LogSource {
+ public:
+  virtual ~LogSource() = default;
+  // The log buffer, at the device's address; nullptr where there is no memory for one.
+  virtual metallib_log* Log() = 0;
+};
+
 // Work of one command queue, in order. Finish() returns when everything given to the stream is
 // done; the first failure comes back from the call that caused it, from Finish() or from a point.
 class Stream {
  public:
   virtual ~Stream() = default;
+  // Of what is given from now on.
+  void UseLogs(LogSource* logs) { logs_ = logs; }
   // The commands are independent of each other and may overlap.
   virtual Failure Dispatch(const DispatchCommand* commands, size_t count) = 0;
   virtual Failure Copy(void* destination, const void* source, size_t bytes) = 0;
@@ -169,6 +179,14 @@ class Stream {
   virtual std::shared_ptr<Point> Mark() { return nullptr; }
   // Later work starts after `point`, which may be another stream's. False: somebody has to wait.
   virtual bool StartAfter(const Point& point) { return false; }
+
+ protected:
+  metallib_log* LogOf(const Kernel& kernel) const {
+    return logs_ && kernel.entry->flags & METALLIB_KERNEL_LOGS ? logs_->Log() : nullptr;
+  }
+
+ private:
+  LogSource* logs_ = nullptr;
 };
 
 class Driver {

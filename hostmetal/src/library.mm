@@ -390,6 +390,7 @@ static ConstantValue Value(const void* bytes, MTLDataType type) {
   [copy setPreserveInvariance:_preserveInvariance];
   [copy setMaxTotalThreadsPerThreadgroup:_maxTotalThreadsPerThreadgroup];
   [copy setLanguageVersion:_languageVersion];
+  [copy setEnableLogging:_enableLogging];
   return copy;
 }
 @synthesize preprocessorMacros = _preprocessorMacros;
@@ -410,4 +411,5 @@ static ConstantValue Value(const void* bytes, MTLDataType type) {
 @synthesize preserveInvariance = _preserveInvariance;
 @synthesize maxTotalThreadsPerThreadgroup = _maxTotalThreadsPerThreadgroup;
 @synthesize languageVersion = _languageVersion;
+@synthesize enableLogging = _enableLogging;
 @end

@@ -2,6 +2,8 @@
 #import <MetalPerformanceShaders/MetalPerformanceShaders.h>
 #include <stdio.h>
 
+#include "hostmetal/src/command_buffer.h"
+
 BOOL MPSSupportsMTLDevice(id<MTLDevice>) { return NO; }
 
 @implementation MPSCommandBuffer
@@ -47,6 +49,9 @@ BOOL MPSSupportsMTLDevice(id<MTLDevice>) { return NO; }
   [like setErrorOptions:[_commandBuffer errorOptions]];
   id<MTLCommandBuffer> next =
       [[[_commandBuffer commandQueue] commandBufferWithDescriptor:like] retain];
+  if ([(id)_commandBuffer isKindOfClass:HM_CLASS(HMCommandBuffer)]) {
+    ((HMCommandBuffer*)next)->_state->log.SetAs(((HMCommandBuffer*)_commandBuffer)->_state->log);
+  }
   [_commandBuffer commit];
   [_commandBuffer release];
   _commandBuffer = next;

@@ -44,6 +44,8 @@ class OnDemandModule : public Module {
     }
     for (const std::string& option : {job_.standard, job_.math}) digest.Part(option);
     digest.Part(job_.wide ? "wide" : "");
+    digest.Part(job_.logging ? "logging" : "");
+    for (const std::string& argument : AskedByEnvironment()) digest.Part(argument);
     digest.Part(job_.checked ? "checked" : "");
     return digest.Value();
   }

@@ -44,6 +44,7 @@ struct QueueState : std::enable_shared_from_this<QueueState> {
   dispatch_queue_t Handlers();
 
   std::unique_ptr<Stream> stream;
+  std::shared_ptr<LogState> log;  // of command buffers that name none; may be nullptr
 
  private:
   static constexpr uint64_t kSpinNs = 50000, kSpinAheadNs = 500000;

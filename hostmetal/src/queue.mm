@@ -192,6 +192,7 @@ void QueueState::Run(HMCommandBuffer* buffer, HMCommandBuffer* waiter) {
   b.kernel_end.store(Now(), std::memory_order_relaxed);
   MarkScheduled(buffer);
   b.gpu_start.store(Now(), std::memory_order_relaxed);
+  stream->UseLogs(&b.log);
   Outcome outcome = Execute(
       b.list, *stream,
       [this](std::shared_ptr<Point> point, EventState* event, uint64_t promise, uint64_t value) {
@@ -283,9 +284,15 @@ void QueueState::Run(HMCommandBuffer* buffer, HMCommandBuffer* waiter) {
       autorelease];
 }
 - (id<MTLCommandBuffer>)commandBufferWithDescriptor:(MTLCommandBufferDescriptor*)descriptor {
-  return [[[HM_CLASS(HMCommandBuffer) alloc] initWithQueue:self
-                                                   retains:[descriptor retainedReferences]
-                                              errorOptions:[descriptor errorOptions]] autorelease];
+  HMCommandBuffer* buffer =
+      [[[HM_CLASS(HMCommandBuffer) alloc] initWithQueue:self
+                                                retains:[descriptor retainedReferences]
+                                           errorOptions:[descriptor errorOptions]] autorelease];
+  if (auto log =
+          hostmetal::LogStateOf(_device, [descriptor logState], "MTLCommandBufferDescriptor")) {
+    buffer->_state->log.Set(std::move(log), _device->_driver);
+  }
+  return buffer;
 }
 - (id<MTLCommandBuffer>)commandBufferWithUnretainedReferences {
   return [[[HM_CLASS(HMCommandBuffer) alloc] initWithQueue:self
@@ -297,6 +304,10 @@ void QueueState::Run(HMCommandBuffer* buffer, HMCommandBuffer* waiter) {
 @end
 
 @implementation MTLCommandQueueDescriptor
+- (void)dealloc {
+  [_logState release];
+  [super dealloc];
+}
 - (id)init {
   self = [super init];
   if (self) _maxCommandBufferCount = 64;
@@ -305,7 +316,9 @@ void QueueState::Run(HMCommandBuffer* buffer, HMCommandBuffer* waiter) {
 - (id)copyWithZone:(NSZone*)zone {
   MTLCommandQueueDescriptor* copy = [[MTLCommandQueueDescriptor alloc] init];
   [copy setMaxCommandBufferCount:_maxCommandBufferCount];
+  [copy setLogState:_logState];
   return copy;
 }
 @synthesize maxCommandBufferCount = _maxCommandBufferCount;
+@synthesize logState = _logState;
 @end

@@ -26,7 +26,7 @@ def fixtures(tmp_path_factory) -> dict[tuple[str, ...], Path]:
     assert made.returncode == 0, made.stdout + made.stderr
     out = {}
     for gpu in ((), ("sm_80",), ("sm_80", "sm_90")):
-        options = Options(validation=False, gpu=gpu)
+        options = Options(validation=False, gpu=gpu, logging=True)
         out[gpu] = tmp_path_factory.mktemp("cuda") / "fixture.metallib"
         out[gpu].write_bytes(link([compile_object(str(HERE / "fixture.metal"), options)[0]]))
     return out

@@ -76,6 +76,18 @@ def test_timeout(program: Path, name: str) -> None:
     run(program, name, HOSTMETAL_TIMEOUT="0.5")
 
 
+@pytest.mark.parametrize(
+    "environment",
+    [
+        {"MTL_LOG_LEVEL": "MTLLogLevelFault"},
+        {"MTL_LOG_LEVEL": "MTLLogLevelDebug"},
+        {"MTL_LOG_LEVEL": "loud", "MTL_LOG_BUFFER_SIZE": "1000"},
+    ],
+)
+def test_log_variables(program: Path, environment: dict[str, str]) -> None:
+    run(program, "logs_without_a_state_follow_the_environment", **environment)
+
+
 @pytest.mark.parametrize("value", ["0", "-1", "soon", "1e7", "nan"])
 def test_no_timeout(program: Path, value: str) -> None:
     with pytest.raises(AssertionError, match=f"HOSTMETAL_TIMEOUT is '{value}'; expected seconds"):

@@ -358,7 +358,8 @@ SECTIONS: dict[str, list[Feature]] = {
         _never("`rasterization_rate_map_decoder`", "void f(constant rasterization_rate_map_data* d) {}", "'rasterization_rate_map_data': rasterization rates belong to rendering, which this compute compiler has not"),
     ],
     "6.19 Logging": [
-        F("`os_log` (accepted; the messages are dropped)", 'os_log_default.log("%d", 3); log.log_error("x %f", 1.0f); out[0] = 1;', [1], before='constant os_log log("sub", "system");'),
+        F("`os_log`, `os_log_default`, `log_type` (written with `-fmetal-enable-logging`; [where the messages go](hosts.md#messages-of-shaders))", 'os_log_default.log("%d", 3); log.log_error("x %f", 1.0f); log.log_with_type(log_type_info, "%v2hlf", float2(1)); out[0] = 1;', [1], before='constant os_log log("sub", "system");'),
+        F("`%s`, `%n`, `%@` in a format", 'os_log_default.log("%s", 3);', says="os_log: Metal has no %s; write the text into the format, or log a number"),
     ],
     "Metal 4": [
         _never("`tensor<T, extents>`, `tensor_ops`", "void f(tensor<device half, dextents<int, 2>> t) {}", "'tensor': the tensors of Metal 4 are not supported by this compute compiler"),

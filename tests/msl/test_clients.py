@@ -53,7 +53,7 @@ def test_too_much_threadgroup_memory_is_a_warning():
 
 def test_too_much_threadgroup_memory_is_not_in_code_for_gpus():
     """Their driver would refuse all kernels of the file."""
-    text = compiler._gpu_text("test.metal", Options(), HEADER + GREEDY, "sm_80")
+    text = compiler.gpu_text("test.metal", Options(), HEADER + GREEDY, "sm_80")
     assert "msl_exact" in text and "msl_greedy" not in text
 
 

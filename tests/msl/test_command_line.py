@@ -12,6 +12,7 @@ import pytest
 
 import metal_ops.metal
 from metal_ops.metal import toolchain
+from metal_ops.metal.abi import number
 from metal_ops.metal.launch import Library
 from tests.suites import at_depth
 
@@ -38,6 +39,21 @@ def _value(path, name="add", **options):
     x = np.zeros(1, np.float32)
     Library(path)[name].run(1, 1, {0: x}, **options)
     return x[0]
+
+
+def test_logging_is_asked_for(metal, tmp_path):
+    log = "#include <metal_logging>\n" + ADD.format(
+        name="add", value='1; metal::os_log_default.log("added")'
+    )
+    (tmp_path / "a.metal").write_text(log)
+    metal("a.metal", "-o", "quiet.metallib", "-fno-shader-validation")
+    metal("a.metal", "-o", "loud.metallib", "-fno-shader-validation", "-fmetal-enable-logging")
+    flags = {n: Library(tmp_path / f"{n}.metallib")["add"]._table.flags for n in ("quiet", "loud")}
+    assert {n: bool(f & number("KERNEL_LOGS")) for n, f in flags.items()} == {
+        "quiet": False,
+        "loud": True,
+    }
+    assert _value(tmp_path / "loud.metallib") == 1  # without a buffer its messages go nowhere
 
 
 def test_one_file_to_a_metallib(metal, tmp_path):

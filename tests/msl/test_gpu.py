@@ -33,7 +33,7 @@ SHADERS = sorted(
 
 
 def ptx(source: str, target: str = "sm_90", **options) -> str:
-    return compiler._gpu_text(
+    return compiler.gpu_text(
         "test.metal", Options(validation=False, gpu=(target,), **options), HEADER + source, target
     )
 

@@ -14,6 +14,7 @@ NS_ASSUME_NONNULL_BEGIN
 @protocol MTLComputeCommandEncoder;
 @protocol MTLDevice;
 @protocol MTLEvent;
+@protocol MTLLogState;
 @class MTLBlitPassDescriptor;
 @class MTLComputePassDescriptor;
 
@@ -65,9 +66,12 @@ MTL_EXPORT
  @private
   BOOL _retainedReferences;
   MTLCommandBufferErrorOption _errorOptions;
+  id<MTLLogState> _logState;
 }
 @property(readwrite, nonatomic) BOOL retainedReferences;
 @property(readwrite, nonatomic) MTLCommandBufferErrorOption errorOptions;
+// Where its kernels' messages go, whatever the queue's descriptor says.
+@property(nullable, readwrite, nonatomic, retain) id<MTLLogState> logState;
 @end
 
 @protocol MTLCommandBufferEncoderInfo <NSObject>

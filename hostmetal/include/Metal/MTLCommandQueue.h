@@ -12,9 +12,12 @@ MTL_EXPORT
 @interface MTLCommandQueueDescriptor : NSObject <NSCopying> {
  @private
   NSUInteger _maxCommandBufferCount;
+  id<MTLLogState> _logState;
 }
 // 64 by default.
 @property(nonatomic) NSUInteger maxCommandBufferCount;
+// Of its command buffers whose descriptors name none.
+@property(nullable, readwrite, nonatomic, retain) id<MTLLogState> logState;
 @end
 
 @protocol MTLCommandQueue <NSObject>

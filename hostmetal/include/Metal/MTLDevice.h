@@ -19,6 +19,7 @@ NS_ASSUME_NONNULL_BEGIN
 @class MTLComputePipelineReflection;
 @class MTLHeapDescriptor;
 @class MTLIndirectCommandBufferDescriptor;
+@class MTLLogStateDescriptor;
 @class MTLResidencySetDescriptor;
 @class MTLSamplerDescriptor;
 @class MTLSharedEventHandle;
@@ -33,6 +34,7 @@ NS_ASSUME_NONNULL_BEGIN
 @protocol MTLFence;
 @protocol MTLHeap;
 @protocol MTLIndirectCommandBuffer;
+@protocol MTLLogState;
 @protocol MTLResidencySet;
 @protocol MTLSamplerState;
 @protocol MTLSharedEvent;
@@ -216,6 +218,8 @@ MTL_EXPORT
 - (nullable id<MTLArgumentEncoder>)newArgumentEncoderWithBufferBinding:
     (id<MTLBufferBinding>)bufferBinding;
 
+- (nullable id<MTLLogState>)newLogStateWithDescriptor:(MTLLogStateDescriptor*)descriptor
+                                                error:(__autoreleasing NSError**)error;
 - (nullable id<MTLResidencySet>)newResidencySetWithDescriptor:(MTLResidencySetDescriptor*)descriptor
                                                         error:(__autoreleasing NSError**)error;
 

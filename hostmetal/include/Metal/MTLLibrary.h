@@ -107,6 +107,7 @@ MTL_EXPORT
   MTLLibraryOptimizationLevel _optimizationLevel;
   BOOL _preserveInvariance;
   NSUInteger _maxTotalThreadsPerThreadgroup;
+  BOOL _enableLogging;
 }
 @property(nullable, readwrite, copy, nonatomic)
     NSDictionary<NSString*, NSObject*>* preprocessorMacros;
@@ -129,6 +130,8 @@ MTL_EXPORT
 // The limit of the pipelines made from the library; 0: no limit of its own.
 @property(readwrite, nonatomic) NSUInteger maxTotalThreadsPerThreadgroup;
 @property(readwrite, nonatomic) MTLLanguageVersion languageVersion;
+// os_log writes messages; else its calls are left out.
+@property(readwrite, nonatomic) BOOL enableLogging;
 @end
 
 MTL_EXTERN NSErrorDomain const MTLLibraryErrorDomain;

@@ -31,6 +31,7 @@
 #import <Metal/MTLIndirectCommandEncoder.h>
 #import <Metal/MTLLibrary.h>
 #import <Metal/MTLLinkedFunctions.h>
+#import <Metal/MTLLogState.h>
 #import <Metal/MTLPipeline.h>
 #import <Metal/MTLPixelFormat.h>
 #import <Metal/MTLResidencySet.h>

@@ -458,6 +458,13 @@ MSL_HIDDEN void _msl_guarded(const metallib_launch* launch, unsigned long first,
   tls_worker = outer;
 }
 
+#include "log_writer.h"
+#if MSL_WITH_COVERAGE
+#include "coverage.h"
+#endif
+#if MSL_WITH_DEBUG
+#include "debug.h"
+#endif
 #include "texture_access.h"
 
 // ---- the exported tables. The linker gathers each shader's kernels in sections.

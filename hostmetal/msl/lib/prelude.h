@@ -4,6 +4,7 @@
 
 #include "function_table.h"
 #include "internals.h"
+#include "log.h"
 #include "runtime.h"
 
 // <simd/simd.h>'s names for types shared with the host.

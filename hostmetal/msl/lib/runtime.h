@@ -152,7 +152,7 @@ inline ulong no_scratch(Launch) { return 0; }
 
 // ---- running
 // Thread by thread; the innermost loop is the one that the compiler may vectorise.
-template <class K>
+template <class K, bool logs = false>
 inline __attribute__((always_inline)) void run_loop(Launch l, ulong first, ulong count,
                                                     void* scratch) {
   // A copy: a kernel's stores might otherwise change the sizes of its own launch, which were then
@@ -179,6 +179,7 @@ inline __attribute__((always_inline)) void run_loop(Launch l, ulong first, ulong
           q.local[0] = x;
           q.index = row + x;
           if (_msl_checked) _msl_at(&q);
+          if (logs) _msl_log_at(&q);
           body(q);
         }
       }

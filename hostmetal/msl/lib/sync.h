@@ -80,6 +80,8 @@ extern const unsigned long _msl_stack_bytes __attribute__((visibility("hidden"))
 MSL_HIDDEN void* _msl_tag(const metallib_launch* launch, unsigned kind, unsigned index,
                           void* address);
 MSL_HIDDEN void _msl_at(const _msl::Position* position);
+MSL_HIDDEN void _msl_coverage();  // before the first thread of a kernel that counts what runs
+MSL_HIDDEN void _msl_log_at(const _msl::Position* position);  // of kernels that log
 // Calls inner(...) so that a fault returns here.
 MSL_HIDDEN void _msl_guarded(const metallib_launch* launch, unsigned long first,
                              unsigned long count, void* scratch, const char* kernel_name,

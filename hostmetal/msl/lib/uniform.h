@@ -1,6 +1,4 @@
-// <metal_uniform>: a value that is the same in all threads, which on a CPU says nothing more. And
-// <metal_logging>: shader logging is off unless a library is compiled with it, and then its calls
-// are left out.
+// <metal_uniform>: a value that is the same in all threads, which on a CPU says nothing more.
 #pragma once
 
 #include "math.h"
@@ -49,17 +47,5 @@ template <class T>
 constexpr bool is_uniform_v = false;
 template <class T>
 constexpr bool is_uniform_v<uniform<T>> = true;
-
-struct os_log {
-  constexpr os_log(constant char*, constant char*) {}
-#define MSL_LOG(name)   \
-  template <class... A> \
-  void name(constant char*, A...) const {}
-  // clang-format off
-  MSL_LOG(log) MSL_LOG(log_debug) MSL_LOG(log_info) MSL_LOG(log_error) MSL_LOG(log_fault)
-  // clang-format on
-#undef MSL_LOG
-};
-constant constexpr os_log os_log_default(nullptr, nullptr);
 
 }  // namespace metal

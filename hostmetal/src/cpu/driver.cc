@@ -297,6 +297,7 @@ class CpuStream : public Stream {
       l.constants = c.kernel->constants.data();
       l.host = &kHost;
       l.fault = &p.fault;
+      l.log = LogOf(*c.kernel);
       p.scratch_bytes = c.kernel->entry->scratch_size(&l);
       p.begin = total;
       p.groups = uint64_t(c.threadgroups[0]) * c.threadgroups[1] * c.threadgroups[2];

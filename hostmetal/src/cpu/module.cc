@@ -22,6 +22,17 @@
 namespace hostmetal {
 namespace {
 
+// Of an open file, for dlopen(). A debugger opens it, too, in a process of its own: /proc/self would be
+// its own there, and gdb would wait for a pipe.
+std::string PathOf(int fd) {
+  const std::string file = "/fd/" + std::to_string(fd);
+  const std::string path = "/proc/" + std::to_string(getpid()) + file;
+  struct stat here, there;
+  const bool same = fstat(fd, &here) == 0 && stat(path.c_str(), &there) == 0 &&
+                    here.st_dev == there.st_dev && here.st_ino == there.st_ino;
+  return same ? path : "/proc/self" + file;  // where /proc counts processes in another way
+}
+
 class CpuModule : public Module {
  public:
   ~CpuModule() override {
@@ -67,7 +78,7 @@ class CpuModule : public Module {
       if (n <= 0) return System(name, "write");
       at += size_t(n);
     }
-    std::string path = "/proc/self/fd/" + std::to_string(fd_);
+    std::string path = PathOf(fd_);
     handle_ = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (!handle_) return Bad(name, std::string("cannot be loaded: ") + dlerror());
     auto* library = static_cast<const metallib_library*>(dlsym(handle_, METALLIB_SYMBOL));

@@ -367,6 +367,8 @@ class GpuStream : public hostmetal::Stream {
       memcpy(&values_[at], &address, 8);
     }
     for (size_t at : offsets_) parameters_.push_back(&values_[at]);
+    metallib_log* log = LogOf(*c.kernel);
+    if (entry.flags & METALLIB_KERNEL_LOGS) parameters_.push_back(&log);
     const auto* code = static_cast<const Compiled*>(c.kernel->code.get());
     if (shared > code->shared.load(std::memory_order_relaxed)) {
       Result result = cu_.FuncSetAttribute(code->function, kMaxDynamicSharedBytes, int(shared));

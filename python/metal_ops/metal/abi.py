@@ -14,7 +14,8 @@ from .libclang import cindex
 from .toolchain import CompileError
 
 _PLAIN = {
-    "CHAR_S": ctypes.c_char, "CHAR_U": ctypes.c_char, "UCHAR": ctypes.c_uint8, "INT": ctypes.c_int32, "UINT": ctypes.c_uint32,
+    "CHAR_S": ctypes.c_char, "CHAR_U": ctypes.c_char, "UCHAR": ctypes.c_uint8, "USHORT": ctypes.c_uint16,
+    "INT": ctypes.c_int32, "UINT": ctypes.c_uint32,
     "LONG": ctypes.c_int64, "ULONG": ctypes.c_uint64, "FLOAT": ctypes.c_float, "VOID": None,
 }  # fmt: skip
 

@@ -17,6 +17,7 @@ class _Function:
 
     callees: list[Any] = field(default_factory=list)
     fibers: bool = False
+    logs: bool = False
     static_bytes: int = 0
     # Function constants by their nodes' hashes: those that it reads, and those it asks of whether they have a value.
     reads: dict[int, None] = field(default_factory=dict)
@@ -57,6 +58,7 @@ class Calls:
         self.derived: dict[int, Any] = {}
         # Whether the library's functions are barriers or the like; None for the user's.
         self._synchronise: dict[int, bool | None] = {}
+        self._logs: set[int] = set()  # those of the library's functions that write messages
 
     def follow(self, kernel: Kernel, root: Any, conditions: Iterable[int] = ()) -> None:
         """Adds to `kernel` what its function, `root`, and all that it calls need.
@@ -85,6 +87,7 @@ class Calls:
                 self._functions[key] = self._scan(function, is_kernel)
             scanned = self._functions[key]
             kernel.fibers |= scanned.fibers
+            kernel.logs |= scanned.logs
             kernel.static_bytes += scanned.static_bytes
             add(scanned.reads, scanned.asks)
             for callee in scanned.callees:
@@ -133,6 +136,8 @@ class Calls:
                 if key not in self._synchronise:
                     users = tree.is_users(target)
                     self._synchronise[key] = None if users else _synchronises(target)
+                    if not users and _logs(target):
+                        self._logs.add(key)
                 synchronises = self._synchronise[key]
                 if key not in seen:
                     seen.add(key)
@@ -140,6 +145,7 @@ class Calls:
                         out.callees.append(target.get_definition() or target)
                     else:
                         out.fibers = out.fibers or synchronises
+                        out.logs = out.logs or key in self._logs
                 if what in ids.call and synchronises is None:
                     self._rules.check_call(cursor, target)
             elif what in ids.variable:
@@ -187,3 +193,8 @@ def _synchronises(function: Any) -> bool:
     ):
         return True
     return "simdgroup_matrix" in function.type.spelling
+
+
+def _logs(function: Any) -> bool:
+    parent = function.semantic_parent
+    return parent is not None and parent.spelling == "os_log" and function.spelling[:3] == "log"

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from . import compiler, deferred, gpu, toolchain
+from . import compiler, coverage, deferred, gpu, toolchain
 from .compiler import CompileError, Options
 from .flat import preprocess
 from .on_demand import compile_library
@@ -34,7 +34,14 @@ usage: metal [options] <file>...          .metal -> .metallib (or, with -c, -> .
   -march=<cpu>          x86-64-v3 by default, and what a shader asks for by #pragma metal_ops wide_vectors x86-64-v4 as
                         well; native for this machine only
   --gpu=<targets>       code for NVIDIA GPUs as well: sm_80 (Ampere and later), sm_90 (Hopper), or both with a comma
+  --coverage            kernels that count what runs, for the folder HOSTMETAL_COVERAGE of the run; where that is set while
+                        they are compiled, they count, too
+  --coverage-report=<folder>  llvm-cov's HTML, lcov and a summary of the runs that left their counts there; other
+                        .metallib files that ran may follow
+  -g                    code for gdb and lldb, thread by thread and without optimisation (docs/debug-a-shader.md)
+  --explain             what each kernel's code is made of, whether it is vectorised and why not, and its occupancy there
   --report              registers, stack, spills and threadgroup memory of every kernel on those GPUs, by NVIDIA's ptxas
+  -fmetal-enable-logging  os_log writes messages, which the host's MTLLogState gets; else its calls are left out
   -fno-shader-validation  leave out the bounds-checked kernels of METAL_DEVICE_WRAPPER_TYPE=1
   -fshader-validation-only  leave out the others
   --deferred            with -c: what describes the kernels, and in <output>.deferred what their code is made of when a
@@ -125,8 +132,8 @@ def _metal(arguments: list[str]) -> int:
             f"metal_ops metal {toolchain.VERSION} (clang {toolchain.clang_version()}, {toolchain.default_target()})"
         )
         return 0
-    out, only_compile, inputs, report = None, False, [], False
-    rule = _Rule()
+    out, only_compile, inputs, report, folder = None, False, [], False, ""
+    rule, explained = _Rule(), False
     on_demand, later, kernels = False, False, []
     only_preprocess, preprocessor = False, []
     fields: dict[str, Any] = {"defines": [], "include": [], "warnings": [], "undefines": []}
@@ -166,6 +173,8 @@ def _metal(arguments: list[str]) -> int:
             fields["fast_math"] = item in ("-ffast-math", "-fmetal-math-mode=fast")
         elif item.startswith("-march="):
             fields["target"] = item[7:]
+        elif item == "--explain":
+            explained = True
         elif item == "--report":
             report = True
         elif item.startswith("--gpu="):
@@ -195,19 +204,33 @@ def _metal(arguments: list[str]) -> int:
             else:
                 rule.targets.append(value if item == "-MT" else _quoted(value))
         elif item == "-fmetal-enable-logging":
-            print(f"metal: warning: {item}: messages of os_log are dropped here", file=sys.stderr)
+            fields["logging"] = True
+        elif item == "--coverage":
+            fields["coverage"] = True
+        elif item.startswith("--coverage-report="):
+            folder = item.split("=", 1)[1]
+        elif item == "-g":
+            fields["debug"] = True
         elif item in IGNORED_WITH_VALUE:
             next(items, None)
         elif item == "-" or not item.startswith("-"):
             inputs.append(item)
         elif not IGNORED.match(item):
             raise CompileError(f"metal: error: unknown option '{item}'; 'metal --help' lists them")
+    if folder:
+        print(coverage.report(Path(folder), inputs), end="")
+        return 0
     if not inputs:
         raise CompileError("metal: error: no input files")
     given: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in fields.items()}
     options = Options(**given)
     if only_preprocess:
         return _preprocess(inputs, out, preprocessor, options)
+    if explained:
+        from .explain import explain
+
+        print("\n".join(explain(_name(file), options, _text(file)) for file in inputs), end="")
+        return 0
     if report:
         if not options.gpu:
             options = replace(options, gpu=gpu.TARGETS)
@@ -336,7 +359,7 @@ def _build(
             continue
         name = out or Path(file).stem + ".air"
         code = None
-        if later:
+        if later and not (options.coverage or options.debug):  # which have all code at once
             data, code, said = deferred.compile_deferred(file, options)
         else:
             data, said = compiler.compile_object(_name(file), options, _text(file))

@@ -8,7 +8,7 @@ import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from . import cache, cpu, gpu, lanes, toolchain
+from . import cache, coverage, cpu, gpu, kept_sources, lanes, toolchain
 from .features import BFLOAT_SINCE, BFLOATS, LACKS
 from .flat import flatten
 from .linking import link
@@ -39,6 +39,9 @@ class Options:
       validation: also make the bounds-checked kernels for METAL_DEVICE_WRAPPER_TYPE=1.
       plain: make the kernels that check nothing.
       gpu: NVIDIA GPUs to make code for as well, `sm_80` or `sm_90`.
+      logging: os_log writes messages; else its calls are left out.
+      debug: make code that debuggers step through, thread by thread and without optimisation.
+      coverage: count what runs; so does the environment variable HOSTMETAL_COVERAGE.
     """
 
     defines: tuple[str, ...] = ()
@@ -51,6 +54,9 @@ class Options:
     plain: bool = True
     undefines: tuple[str, ...] = field(default=())
     gpu: tuple[str, ...] = ()
+    logging: bool = False
+    debug: bool = False
+    coverage: bool = field(default_factory=coverage.wanted)
 
     @property
     def variants(self) -> tuple[str, ...]:
@@ -91,7 +97,7 @@ def attach_gpu(data: bytes, file: str, options: Options, text: str | None) -> by
     """An object of a .metal file with its code for GPUs, if `options` name any."""
     if not options.gpu:
         return data
-    texts = [(name, _gpu_text(file, options, text, name)) for name in options.gpu]
+    texts = [(name, gpu_text(file, options, text, name)) for name in options.gpu]
     return gpu.attach(data, texts)
 
 
@@ -109,6 +115,8 @@ class Unit:
       flat: its text with its includes.
       key: the cache's name for all of this.
       wide: whether it asks for code for wider vectors as well.
+      beside: clang's flags for what is said of the source beside its code.
+      kept_source: the file that has the text of a source that is none.
     """
 
     file: str
@@ -117,11 +125,18 @@ class Unit:
     key: str
     target: str
     wide: bool
+    beside: tuple[str, ...] = ()
+    kept_source: Path | None = None
 
     @property
     def variants(self) -> tuple[str, ...]:
         """The kinds of kernels to make."""
-        wide = self.wide and self.options.plain and self.target in toolchain.NARROW
+        wide = (
+            self.wide
+            and self.options.plain
+            and not (self.options.debug or self.options.coverage)
+            and self.target in toolchain.NARROW
+        )
         return self.options.variants + ("wide",) * wide
 
     def kept(self) -> tuple[bytes, str] | None:
@@ -138,7 +153,8 @@ class Unit:
         fast = self.options.fast_math
         prelude = str(toolchain.prelude(self.target, fast, work))
         own = toolchain.code_flags(self.target, fast)
-        return [*own, "-include-pch", prelude, *self.options.warnings]
+        counters = [coverage.profile_list(work)] if self.options.coverage else []
+        return [*own, "-include-pch", prelude, *self.options.warnings, *self.beside, *counters]
 
     def read(self, flags: list[str]) -> tuple[Source, Reflection, str]:
         """The rewritten source, what is in it, and the warnings."""
@@ -148,7 +164,13 @@ class Unit:
         self, source: Source, reflection: Reflection, said: str, flags: list[str], work: Path
     ) -> bytes:
         """The object of what was read, which the cache has from then on."""
-        data = cpu.compile_text(source.text, reflection, flags, self.target, self.variants, work)
+
+        def counted(text: str) -> str:
+            return coverage.in_users_files(text, source, self.file, self.kept_source)
+
+        edit = counted if self.options.coverage else None
+        variants = self.variants
+        data = cpu.compile_text(source.text, reflection, flags, self.target, variants, work, edit)
         cache.write(f"{self.key}.air", said.encode() + b"\0" + data)
         return data
 
@@ -174,10 +196,16 @@ def unit(file: str, options: Options, text: str | None) -> Unit:
         repr(options.std),
         repr(options.variants),
         repr(lanes.forced()),
+        repr((options.logging, options.debug, options.coverage)),
         file,
     )
     without, found = WIDE_PRAGMA.subn("", flat)
-    return Unit(file, options, without, key, target, found > 0)
+    beside = ("-g", *kept_sources.flags(file, text)) if options.debug else ()
+    kept = None
+    if options.coverage:
+        beside += tuple(coverage.FRONT)
+        kept = kept_sources.kept(text) if text is not None else None
+    return Unit(file, options, without, key, target, found > 0, beside, kept)
 
 
 def _processor_object(file: str, options: Options, text: str | None) -> tuple[bytes, str]:
@@ -201,17 +229,19 @@ def gpu_usage(file: str, options: Options, text: str | None = None) -> list[gpu.
     return [
         usage
         for name in options.gpu
-        for usage in gpu.assemble(_gpu_text(file, options, text, name), name)
+        for usage in gpu.assemble(gpu_text(file, options, text, name), name)
     ]
 
 
-def _gpu_text(file: str, options: Options, text: str | None, gpu_target: str) -> str:
+def gpu_text(file: str, options: Options, text: str | None, gpu_target: str) -> str:
     """PTX of one .metal file, from the cache where it is."""
     defines = options.language_defines("NVPTX") + gpu.defines(gpu_target)
     flat = _flat(file, text, options, defines)
     target = options.target or toolchain.default_target()
     flags = gpu.flags(gpu_target, options.fast_math)
-    key = toolchain.cache_key(_anywhere(flat), *flags, repr(defines), repr(options.std), file)
+    key = toolchain.cache_key(
+        _anywhere(flat), *flags, repr(defines), repr(options.std), repr(options.logging), file
+    )
     name = f"{key}.ptx"
     kept = cache.read(name)
     if kept is not None:
@@ -247,6 +277,8 @@ def _reflect(
         if tree.helps <= helps:
             break
         helps |= tree.helps
+    reflection.logging, reflection.debug = options.logging, options.debug
+    reflection.coverage = options.coverage
     said = render(reflection.messages, source.source_line)
     if any(m.severity == "error" for m in reflection.messages):
         count = sum(m.severity == "error" for m in reflection.messages)

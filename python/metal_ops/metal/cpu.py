@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from . import ir, lanes, toolchain
+from . import coverage, ir, lanes, toolchain
 from .reflection import Reflection
 from .wrappers import wrappers
 
@@ -42,10 +42,24 @@ def compile_text(
     target: str,
     variants: Sequence[str],
     work: Path,
+    edit: Callable[[str], str] | None = None,
 ) -> bytes:
-    """The rewritten source as a relocatable object; `flags` are all of clang's, `work` is a folder for files."""
+    """The rewritten source as a relocatable object.
+
+    Args:
+      flags: all of clang's.
+      work: a folder for files.
+      edit: changes the front end's IR.
+    """
     whole = front_end(wrappers(reflection).behind(text), flags)
-    parts = ir.split(whole, KERNELS_PER_PART)
+    whole = edit(whole) if edit else whole
+    if ir.for_debugger(whole):
+        whole = ir.with_users_lines(whole)
+    # What describes a source beside its code is one piece.
+    if ir.for_debugger(whole) or coverage.counts(whole):
+        parts = [(list(range(len(reflection.kernels))), whole)]
+    else:
+        parts = ir.split(whole, KERNELS_PER_PART)
     names = [kernel.host_name for kernel in reflection.kernels]
     constants = [c.name for c in reflection.constants]
     return compile_parts(parts, names, constants, target, variants, work)
@@ -75,7 +89,7 @@ def compile_parts(
             text, cpu_ = ir.widened(text, toolchain.attributes(toolchain.WIDE)), toolchain.WIDE
         if variant == "wide":
             text = ir.wide(text)
-        modules, _ = lanes.by_lanes(text, cpu_)
+        modules = [lanes.by_fibers(text)] if ir.by_thread(text) else lanes.by_lanes(text, cpu_)[0]
         modules[0] += marks
         flags = SHORT_SLP if ir.meeting(text) else ()
         made = [out.with_stem(f"{out.stem}_{n}") for n in range(len(modules))]
@@ -122,7 +136,7 @@ def _back_end(text: str, target: str, out: Path, flags: Sequence[str]) -> None:
         toolchain.clang(),
         "-x",
         "ir",
-        "-O3",
+        "-O0" if ir.for_debugger(text) else "-O3",
         "-fPIC",
         "-c",
         "-w",
@@ -132,6 +146,7 @@ def _back_end(text: str, target: str, out: Path, flags: Sequence[str]) -> None:
         *toolchain.march(target),
     ]
     command += [*flags, "-fno-math-errno", "-fstack-usage", SECTIONS]
+    command += coverage.BACK if coverage.counts(text) else []
     toolchain.run(command, "the optimiser", text)
     _say_stack(out)
 
@@ -139,7 +154,11 @@ def _back_end(text: str, target: str, out: Path, flags: Sequence[str]) -> None:
 def _back_end_checked(text: str, target: str, out: Path, level: str) -> None:
     march = toolchain.march(target)
     common = [toolchain.clang(), "-x", "ir", "-fPIC", "-w", "-fno-math-errno", *march, "-"]
-    light = toolchain.run([*common, "-O1", "-S", "-emit-llvm", "-o", "-"], "the optimiser", text)
+    optimised = "-O0" if ir.for_debugger(text) else "-O1"
+    common += coverage.BACK if coverage.counts(text) else []
+    light = toolchain.run(
+        [*common, optimised, "-S", "-emit-llvm", "-o", "-"], "the optimiser", text
+    )
     # What is left to do is instruction selection: a call before every access leaves little to optimise. With -O1 that
     # takes five times as long for two thirds of the code.
     command = [*common, level, "-Xclang", "-disable-llvm-passes", "-c", "-fstack-usage", SECTIONS]

@@ -21,6 +21,7 @@ from . import cache, ir, toolchain
 from .abi import abi, number
 from .reflection import Kernel, Reflection
 from .toolchain import CompileError
+from .wrappers import logging_constant, logs
 
 TARGETS = ("sm_80", "sm_90")
 
@@ -67,7 +68,7 @@ def flags(target: str, fast_math: bool) -> list[str]:
 
 def wrappers(reflection: Reflection) -> str:
     """C++ text to append to the rewritten shader."""
-    parts = ['\n# 1 "<kernel wrappers>"\n']
+    parts = ['\n# 1 "<kernel wrappers>"\n', logging_constant(reflection)]
     derived = [c for c in reflection.constants if c.index is None]
     for c in derived:
         integer = {1: "uchar", 2: "ushort", 4: "uint"}.get(c.size, "ulong")
@@ -77,11 +78,11 @@ def wrappers(reflection: Reflection) -> str:
             f"const _msl::plain<decltype({c.qualified})> _msl_v = {scope}::_msl_derive_{c.name}();\n"
             f"{integer} _msl_i; __builtin_memcpy(&_msl_i, (const void*)&_msl_v, sizeof _msl_i); return _msl_i; }}\n"
         )
-    parts += [_kernel(number, kernel) for number, kernel in enumerate(reflection.kernels)]
+    parts += [_kernel(n, k, logs(k, reflection)) for n, k in enumerate(reflection.kernels)]
     return "".join(parts)
 
 
-def _kernel(number: int, kernel: Kernel) -> str:
+def _kernel(number: int, kernel: Kernel, logs: bool) -> str:
     arguments = {a.position: a for a in kernel.arguments if a.element == 0}
     parameters, fetches, calls = ["const _msl::Grid _msl_g"], [], []
     for i in range(kernel.n_parameters):
@@ -121,6 +122,11 @@ def _kernel(number: int, kernel: Kernel) -> str:
             parameters.append(f"{pointee}* _msl_{i}")
             value = f"_msl_{i}"
         calls.append(f"*({value})" if argument.reference else value)
+    log = ""
+    if logs:
+        parameters.append("device metallib_log* _msl_log_buffer")
+        name = kernel.host_name.replace("\\", "\\\\").replace('"', '\\"')
+        log = f'_msl::log_in((metallib_log*)_msl_log_buffer, "{name}", _msl_g);\n'
     return f"""
 struct _msl_K{number} {{
 template <int _msl_i> using _msl_P = _msl::parameter<decltype({kernel.callee}), _msl_i>;
@@ -129,7 +135,7 @@ extern "C" __attribute__((nvptx_kernel, used, visibility("default"))) void {entr
 _msl::GpuLaunch _msl_l;
 _msl::Position _msl_p;
 if (!_msl::enter(_msl_g, _msl_l, _msl_p)) return;
-{"".join(fetches)}[[clang::always_inline]] {kernel.callee}({", ".join(calls)});
+{log}{"".join(fetches)}[[clang::always_inline]] {kernel.callee}({", ".join(calls)});
 }}
 """
 

@@ -60,6 +60,8 @@ def prepare(text: str, constants: list[str]) -> str:
         "@_msl_matrices_apart = internal constant i32 0, align 4",
         text,
     )
+    # gdb finds arguments where a function begins by what is usual for "clang ", which distributions put their names before.
+    text = re.sub(r'(\bproducer: ")[^"]*?(?=clang version )', r"\1", text)
     return guard_divisions(text) + "".join(map(_constant_storage, constants))
 
 
@@ -242,6 +244,47 @@ def split(text: str, per_part: int) -> list[tuple[list[int], str]]:
     if len(numbers) < 1.5 * per_part and len(meeting(text) & {*numbers}) in (0, len(numbers)):
         return [(numbers, text)]
     return pieces(text).parts(numbers, per_part)
+
+
+def by_thread(text: str) -> bool:
+    """Whether a module's kernels run thread by thread: what one writes into a log says which thread it was, and a debugger
+    shows one."""
+    # The front end leaves calls out where os_log is not compiled. Of lanes in a loop, all would be counted.
+    called = ("call void @_msl_log(", "call void @llvm.instrprof.increment(")
+    return any(call in text for call in called) or for_debugger(text)
+
+
+def for_debugger(text: str) -> bool:
+    """Whether a module was compiled with -g."""
+    return "\n!llvm.dbg.cu = " in text
+
+
+_DEBUGGED = re.compile(r"^(define [^\n]*) !dbg (!\d+)( \{\n.*?^\}\n)", re.M | re.S)
+
+
+def with_users_lines(text: str) -> str:
+    """A module whose debug information is of the user's functions alone.
+
+    A debugger passes by functions that have no lines, and what is inlined of them has the line of the call. The loop over
+    threads keeps its own.
+    """
+    files = dict(re.findall(r'^(!\d+) = !DIFile\(filename: "([^"]*)"', text, re.M))
+    found = re.findall(
+        r'^(!\d+) = distinct !DISubprogram\(name: "([^"]*)".*?\bfile: (!\d+)', text, re.M
+    )
+    own = {
+        node
+        for node, name, file in found
+        if "/msl/lib/" in files.get(file, "") and not name.startswith("run_loop")
+    }
+
+    def strip(match: re.Match[str]) -> str:
+        if match[2] not in own:
+            return match[0]
+        body = re.sub(r"^ +#dbg_\w+\(.*\n|,? !dbg !\d+", "", match[3], flags=re.M)
+        return match[1] + body
+
+    return _DEBUGGED.sub(strip, text)
 
 
 def meeting(text: str) -> set[int]:

@@ -43,6 +43,8 @@ def link(
             files.append(_text_object(later, work))
         checked = checked or all(b"msl_kernels_checked\0" in data for data in objects)
         wide = any(b"msl_kernels_wide\0" in data for data in objects)
+        debug = any(b".debug_info\0" in data for data in objects)
+        counts = any(b"__llvm_covfun\0" in data for data in objects)
         out = work / "out.metallib"
         command = [
             *(
@@ -51,18 +53,18 @@ def link(
                 "-z",
                 "now",
                 "--gc-sections",
-                "--icf=all",
+                *(() if debug or counts else ("--icf=all", "--strip-all")),
                 "-z",
                 "nostart-stop-gc",
                 "-soname",
                 "metallib",
             ),
             *(
-                "--strip-all",
                 "--build-id=none",
-                str(_library_object(target, checked, wide, work)),
+                str(_library_object(target, checked, wide, debug, counts, work)),
                 *map(str, files),
             ),
+            *(_profile_runtime() if counts else ()),
             *("-L/lib/x86_64-linux-gnu", "-L/usr/lib/x86_64-linux-gnu", "-L/lib64", "-L/usr/lib64"),
             *("-l:libm.so.6", "-l:libc.so.6", "-o", str(out)),
         ]
@@ -78,6 +80,20 @@ def link(
         return sealed(out.read_bytes())
 
 
+def _profile_runtime() -> list[str]:
+    """What counters need, and that a library which writes them in the end stays until then."""
+    folder = toolchain.resources() / "lib"
+    for place in (
+        *folder.glob("linux/libclang_rt.profile-*"),
+        *folder.glob("*/libclang_rt.profile.a"),
+    ):
+        if "i386" not in place.name:
+            return ["-z", "nodelete", str(place)]
+    raise CompileError(
+        f"metal: error: --coverage: no libclang_rt.profile in {folder}; run 'sudo apt-get install libclang-rt-19-dev'"
+    )
+
+
 def _text_object(text: str, work: Path) -> Path:
     """METALLIB_DEFERRED_SYMBOL."""
     (work / "deferred").write_text(text)
@@ -88,10 +104,12 @@ def _text_object(text: str, work: Path) -> Path:
     return out
 
 
-def _library_object(target: str, checked: bool, wide: bool, work: Path) -> Path:
+def _library_object(
+    target: str, checked: bool, wide: bool, debug: bool, counts: bool, work: Path
+) -> Path:
     """library.cc, which every .metallib carries, compiled once a machine, as a file in `work`."""
     host = toolchain.host_cpu() if target == "native" else ""
-    name = f"library-{toolchain.cache_key(target, str(checked), str(wide), host)}.o"
+    name = f"library-{toolchain.cache_key(target, str(checked), str(wide), '-g' * debug + 'counts' * counts, host)}.o"
     whole = work / "library.o"
     kept = cache.read(name)
     if kept is not None:
@@ -117,6 +135,9 @@ def _library_object(target: str, checked: bool, wide: bool, work: Path) -> Path:
         *(
             f"-DMSL_WITH_CHECKED={int(checked)}",
             f"-DMSL_WITH_WIDE={int(wide)}",
+            f"-DMSL_WITH_DEBUG={int(debug)}",
+            f"-DMSL_WITH_COVERAGE={int(counts)}",
+            *["-g"] * debug,
             f'-DMSL_WIDE_TARGET="{toolchain.WIDE}"',
             "-c",
             str(toolchain.library_root() / "lib" / "library.cc"),

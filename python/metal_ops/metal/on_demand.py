@@ -47,7 +47,7 @@ def compile_library(
         else:
             flags = one.flags(work)
             source, reflection, said = one.read(flags)
-            if len(reflection.kernels) <= cpu.KERNELS_PER_PART:
+            if len(reflection.kernels) <= cpu.KERNELS_PER_PART or options.coverage or options.debug:
                 data = one.compile(source, reflection, said, flags, work)
                 return link([data], options.target), said
             behind = wrappers(reflection)

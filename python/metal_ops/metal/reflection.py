@@ -40,6 +40,7 @@ class Kernel:
     n_parameters: int = 0
     static_bytes: int = 0
     fibers: bool = False
+    logs: bool = False  # calls os_log, or functions of tables, which may
     visible: bool = False
     # Names of function constants, derived ones too: those it reads, and those it asks of whether they have a value.
     reads: dict[str, None] = field(default_factory=dict)
@@ -65,6 +66,9 @@ class Reflection:
     kernels: list[Kernel]
     constants: list[Constant]
     messages: list[Message]
+    logging: bool = False  # whether os_log is compiled
+    debug: bool = False  # whether kernels are for a debugger
+    coverage: bool = False  # whether they count what runs
 
 
 def attribute_of(kind: str) -> str:

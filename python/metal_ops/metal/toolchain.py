@@ -59,7 +59,12 @@ FAST = [
 ]  # as on Apple's GPUs, infinities and NaNs stay what they are
 
 
-def _program(name: str, variable: str, package: str) -> str:
+def program(name: str, variable: str, package: str) -> str:
+    """A tool of LLVM 19, or what an environment variable names.
+
+    Raises:
+      CompileError: it is not there; the sentence names the package.
+    """
     asked = os.environ.get(variable)
     for candidate in (
         [asked] if asked else [name, f"/usr/lib/llvm-19/bin/{name.removesuffix('-19')}"]
@@ -76,7 +81,7 @@ def _program(name: str, variable: str, package: str) -> str:
 @functools.cache
 def clang() -> str:
     """The compiler, clang++ 19 or what METAL_OPS_CLANG names."""
-    return _program("clang++-19", "METAL_OPS_CLANG", "clang-19")
+    return program("clang++-19", "METAL_OPS_CLANG", "clang-19")
 
 
 @functools.cache
@@ -121,7 +126,7 @@ def libclang() -> str:
 @functools.cache
 def linker() -> str:
     """ld.lld of LLVM 19."""
-    return _program("ld.lld-19", "METAL_OPS_LLD", "lld-19")
+    return program("ld.lld-19", "METAL_OPS_LLD", "lld-19")
 
 
 @functools.cache

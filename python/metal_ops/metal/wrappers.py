@@ -66,7 +66,7 @@ def wrappers(reflection: Reflection) -> Wrappers:
     used = [c for c in reflection.constants if c.index is not None]
     derived = [c for c in reflection.constants if c.index is None]
     head = ['\n# 1 "<kernel wrappers>"\n', *map(_storage, reflection.constants)]
-    head += [_set_constants(used, derived)]
+    head += [_set_constants(used, derived), logging_constant(reflection)]
     # A condition derived from others has no position: the runtime takes the argument as optional.
     positions = {c.name: -1 for c in derived} | {c.name: i for i, c in enumerate(used)}
     out = Wrappers("".join(head), [kernel.callee for kernel in reflection.kernels], [], [])
@@ -78,11 +78,23 @@ def wrappers(reflection: Reflection) -> Wrappers:
             continue
         arguments = _arguments(number, kernel, positions) + _constants_table(number, kernel, used)
         own = f"_scratch{number}" if kernel.fibers else f"::loop_scratch<_msl_K{number}>"
-        table = _table(number, kernel, len(used), f"&_msl{own}", f"&_msl_run{number}")
-        out.code.append(_code(number, kernel) + arguments + table)
-        absent = _table(number, kernel, len(used))
+        writes = logs(kernel, reflection)
+        told = writes or reflection.debug
+        table = _table(number, kernel, len(used), f"&_msl{own}", f"&_msl_run{number}", writes)
+        out.code.append(_code(number, kernel, told, reflection) + arguments + table)
+        absent = _table(number, kernel, len(used), logs=writes)
         out.tables.append(f"{_parameters(number, kernel)}}};\n{arguments}{absent}")
     return out
+
+
+def logging_constant(reflection: Reflection) -> str:
+    """Whether os_log writes anything: what the library's headers ask."""
+    return f'extern "C" const int _msl_logging = {int(reflection.logging)};\n'
+
+
+def logs(kernel: Kernel, reflection: Reflection) -> bool:
+    """Whether a kernel may write messages: functions in tables may, too."""
+    return reflection.logging and (kernel.logs or any(a.kind == "TABLE" for a in kernel.arguments))
 
 
 def _string(text: str) -> str:
@@ -129,8 +141,10 @@ def _set_constants(used: list[Constant], derived: list[Constant]) -> str:
     )
 
 
-def _code(number: int, kernel: Kernel) -> str:
-    """What runs a kernel."""
+def _code(number: int, kernel: Kernel, told: bool, reflection: Reflection) -> str:
+    """What runs a kernel. `told`: messages or a debugger say which thread it is."""
+    # A debugger finds static variables in functions that are called.
+    inlined = "" if reflection.debug else "[[clang::always_inline]] "
     by_position = {a.position: a for a in kernel.arguments if a.element == 0}
     members, initialisers, calls, parameters, inner = [], [], [], [], []
     for i in range(kernel.n_parameters):
@@ -172,7 +186,7 @@ def _code(number: int, kernel: Kernel) -> str:
             parameters.append(f"{kind}{restrict} _msl_{i}")
     class_ = f"_msl_K{number}"
     launch = "_msl_l, _msl_first, _msl_count, _msl_scratch"
-    run = f"_msl::run_loop<{class_}>({launch});"
+    run = f"_msl::run_loop<{class_}, {int(told)}>({launch});"
     thread = ""
     if kernel.fibers:
         run = f"""if (_msl::by_lanes(_msl_l, _msl_by_lanes{number})) _msl::run_lanes<{class_}>({launch}, _msl_by_lanes{number}, &_msl_simdgroup{number});
@@ -182,7 +196,7 @@ else _msl::run_fibers<{class_}>({launch});"""
     return f"""{_parameters(number, kernel)}const metallib_launch* _msl_l;
 {"".join(members)}_msl_K{number}(const metallib_launch* _msl_l, char* _msl_m) : {", ".join(["_msl_l(_msl_l)", *initialisers])} {{ (void)_msl_m; }}
 static inline __attribute__((always_inline)) void _msl_call({", ".join(parameters)}) {{
-[[clang::always_inline]] {kernel.callee}({", ".join(inner)});
+{inlined}{kernel.callee}({", ".join(inner)});
 }}
 inline __attribute__((always_inline)) void operator()(const _msl::Position& _msl_p) const {{
 (void)_msl_p;
@@ -194,6 +208,7 @@ _msl_call({", ".join(calls)});
 }}
 static void _msl_run{number}(const metallib_launch* _msl_l, ulong _msl_first, ulong _msl_count, void* _msl_scratch) {{
 _msl_set_constants(_msl_l);
+{f"_msl_log_in(_msl_l, {name});" * told}{"_msl_coverage();" * reflection.coverage}
 if (_msl_checked) _msl_guarded(_msl_l, _msl_first, _msl_count, _msl_scratch, {name}, &_msl_inner{number});
 else _msl_inner{number}(_msl_l, _msl_first, _msl_count, _msl_scratch);
 }}
@@ -245,13 +260,18 @@ template <int _msl_i> using _msl_P = _msl::parameter<decltype({kernel.callee}), 
 
 
 def _table(
-    number: int, kernel: Kernel, n_constants: int, scratch: str = "nullptr", run: str = "nullptr"
+    number: int,
+    kernel: Kernel,
+    n_constants: int,
+    scratch: str = "nullptr",
+    run: str = "nullptr",
+    logs: bool = False,
 ) -> str:
     """What describes a kernel, and makes it part of the library; without `run`, it has no code."""
     flags = ["METALLIB_KERNEL_FIBERS"] * kernel.fibers + [
         "METALLIB_KERNEL_VISIBLE"
     ] * kernel.visible
-    flags += ["METALLIB_KERNEL_ABSENT"] * (run == "nullptr")
+    flags += ["METALLIB_KERNEL_ABSENT"] * (run == "nullptr") + ["METALLIB_KERNEL_LOGS"] * logs
     flags += ["_MSL_MATH_FLAGS"]
     n_arguments = len(kernel.arguments)
     return f"""static const metallib_kernel _msl_kernel{number} = {{

@@ -609,6 +609,40 @@ const std::map<std::string, std::function<void()>> kCases = {
        Has(Log(), "0x80000001;");
        Check(biased != nil, "a pipeline");
      }},
+    {"logs",
+     [] {
+       id<MTLComputePipelineState> tell = Pipeline(@"tell");
+       auto run = [&](MTLLogLevel level) {
+         MTLLogStateDescriptor* wanted = [[[MTLLogStateDescriptor alloc] init] autorelease];
+         wanted.level = level;
+         NSError* error = nil;
+         id<MTLLogState> state = [[Device() newLogStateWithDescriptor:wanted
+                                                                error:&error] autorelease];
+         Check(!error, Text(error));
+         __block std::string got;
+         [state addLogHandler:^(NSString* subsystem, NSString* category, MTLLogLevel of,
+                                NSString* message) {
+           got += std::string([subsystem UTF8String]) + " " + [category UTF8String] + " " +
+                  std::to_string(of) + " " + [message UTF8String] + "\n";
+         }];
+         MTLCommandBufferDescriptor* descriptor =
+             [[[MTLCommandBufferDescriptor alloc] init] autorelease];
+         descriptor.logState = state;
+         id<MTLCommandBuffer> commands =
+             [[[Device() newCommandQueue] autorelease] commandBufferWithDescriptor:descriptor];
+         id<MTLComputeCommandEncoder> encoder = [commands computeCommandEncoder];
+         [encoder setComputePipelineState:tell];
+         [encoder setBuffer:Buffer(4096) offset:0 atIndex:0];
+         [encoder dispatchThreads:MTLSizeMake(8, 1, 1) threadsPerThreadgroup:MTLSizeMake(8, 1, 1)];
+         [encoder endEncoding];
+         [commands commit];
+         [commands waitUntilCompleted];
+         Check(![commands error], Text([commands error]));
+         return got;
+       };
+       Check(run(MTLLogLevelDebug) == "gpu log 4 told 5\n", "no message");
+       Check(run(MTLLogLevelFault).empty(), "a message below the level");
+     }},
     {"much_threadgroup_memory",
      [] {
        Check([Device() maxThreadgroupMemoryLength] == 101376, "what a function may ask for");

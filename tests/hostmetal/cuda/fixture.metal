@@ -31,6 +31,11 @@ kernel void scale(device float* out [[buffer(0)]], constant Small& small [[buffe
 kernel void grid(device uint3* out [[buffer(0)]], uint3 at [[thread_position_in_grid]]) {
   out[at.x] = at;
 }
+constant os_log gpu_log("gpu", "log");
+kernel void tell(device float* out [[buffer(0)]], uint i [[thread_position_in_grid]]) {
+  if (i == 5) gpu_log.log_error("told %u", i);
+  out[i] = 1;
+}
 kernel void other(device float* out [[buffer(0)]], uint i [[thread_position_in_grid]]) {
   out[i] = sin(out[i]);
 }

@@ -44,7 +44,7 @@ class OnDemandModule : public Module {
     }
     for (const std::string& option : {job_.standard, job_.math}) digest.Part(option);
     digest.Part(job_.wide ? "wide" : "");
-    digest.Part(job_.checked ? "checked" : "");
+    digest.Part(!job_.checked ? "" : ChecksKernels() ? "checks" : "checked");
     return digest.Value();
   }
 

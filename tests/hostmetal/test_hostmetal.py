@@ -82,6 +82,35 @@ def test_no_timeout(program: Path, value: str) -> None:
         run(program, "library_lists_its_functions", HOSTMETAL_TIMEOUT=value)
 
 
+ALL_CHECKS = "race,init,barrier,bounds,alias"
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if name.startswith("check_")])
+def test_checks(program: Path, name: str) -> None:
+    run(program, name, HOSTMETAL_CHECK=ALL_CHECKS)
+
+
+@pytest.mark.parametrize(
+    "variable, value, says",
+    [
+        ("HOSTMETAL_CHECK", "race,speed", "'race,speed', in which 'speed' is no check; expected some of race, init"),
+        ("HOSTMETAL_CHECK", "race,", "in which '' is no check"),
+        ("HOSTMETAL_CHECK", "1", "in which '1' is no check"),
+        ("HOSTMETAL_SCHEDULE", "random", "expected reverse, one-simdgroup, or random: with a number"),
+        ("HOSTMETAL_SCHEDULE", "random:x", "HOSTMETAL_SCHEDULE is 'random:x'"),
+        ("HOSTMETAL_SCHEDULE", "forward", "HOSTMETAL_SCHEDULE is 'forward'"),
+    ],
+)  # fmt: skip
+def test_no_check(program: Path, variable: str, value: str, says: str) -> None:
+    with pytest.raises(AssertionError, match=re.escape(says)):
+        run(program, "library_lists_its_functions", **{variable: value})
+
+
+@pytest.mark.parametrize("schedule", ["reverse", "one-simdgroup", "random:5"])
+def test_schedule(program: Path, schedule: str) -> None:
+    run(program, "source_compiles_and_runs", HOSTMETAL_SCHEDULE=schedule)
+
+
 AGAIN = pytest.mark.full("each case has run alone, on all cores, and with seven threads")
 
 

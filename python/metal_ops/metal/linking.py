@@ -42,6 +42,7 @@ def link(
         if later:
             files.append(_text_object(later, work))
         checked = checked or all(b"msl_kernels_checked\0" in data for data in objects)
+        checks = any(b"_msl_access\0" in data for data in objects)
         wide = any(b"msl_kernels_wide\0" in data for data in objects)
         out = work / "out.metallib"
         command = [
@@ -60,7 +61,7 @@ def link(
             *(
                 "--strip-all",
                 "--build-id=none",
-                str(_library_object(target, checked, wide, work)),
+                str(_library_object(target, checked, wide, checks, work)),
                 *map(str, files),
             ),
             *("-L/lib/x86_64-linux-gnu", "-L/usr/lib/x86_64-linux-gnu", "-L/lib64", "-L/usr/lib64"),
@@ -88,10 +89,10 @@ def _text_object(text: str, work: Path) -> Path:
     return out
 
 
-def _library_object(target: str, checked: bool, wide: bool, work: Path) -> Path:
+def _library_object(target: str, checked: bool, wide: bool, checks: bool, work: Path) -> Path:
     """library.cc, which every .metallib carries, compiled once a machine, as a file in `work`."""
     host = toolchain.host_cpu() if target == "native" else ""
-    name = f"library-{toolchain.cache_key(target, str(checked), str(wide), host)}.o"
+    name = f"library-{toolchain.cache_key(target, str(checked), str(wide), str(checks), host)}.o"
     whole = work / "library.o"
     kept = cache.read(name)
     if kept is not None:
@@ -117,6 +118,7 @@ def _library_object(target: str, checked: bool, wide: bool, work: Path) -> Path:
         *(
             f"-DMSL_WITH_CHECKED={int(checked)}",
             f"-DMSL_WITH_WIDE={int(wide)}",
+            f"-DMSL_WITH_CHECKS={int(checks)}",
             f'-DMSL_WIDE_TARGET="{toolchain.WIDE}"',
             "-c",
             str(toolchain.library_root() / "lib" / "library.cc"),

@@ -228,6 +228,11 @@ def code(
     for file, numbers in wanted.items():
         place, digest = contents["files"][file]
         if checks:
+            if "folder" not in contents:  # of a compiler that did not keep it
+                raise CompileError(
+                    "metal: error: HOSTMETAL_CHECK compiles kernels from their sources, which the library does not name; "
+                    "run 'make metal' again"
+                )
             names = [name for name in kernels if contents["kernels"][name][0] == file]
             objects += _with_checks(_File(Path(place), digest).head, contents["folder"], names)
             continue

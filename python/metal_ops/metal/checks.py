@@ -27,6 +27,7 @@ _MEETING = re.compile(r"(call void @_msl_checked_(?:simd_)?barrier\(.*, ptr )(?:
 _ATTRIBUTES = re.compile(r"^(attributes #\d+ = \{)", re.M)
 _LOOP = re.compile(r"^(!(\d+) = distinct !\{!\2\b.*)\}$", re.M)
 _UNUSED = 9999999  # number of a node of metadata
+_OURS = ("<kernel wrappers>", "<built-in>", "<command line>")
 _SCALAR = {
     "half": 2,
     "bfloat": 2,
@@ -103,7 +104,7 @@ class _Hooks(ir.Hooks):
             if file and file[1] in self._files:
                 name, folder = self._files[file[1]]
                 path = name if name.startswith("/") else f"{folder}/{name}"
-                if name.startswith("<") and name != "<stdin>" or path.startswith(self._library):
+                if name in _OURS or path.startswith(self._library):
                     return None
                 return "program_source" if name == "<stdin>" else name
             parent = re.search(r"\bscope: !(\d+)", words)

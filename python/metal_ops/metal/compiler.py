@@ -134,6 +134,11 @@ class Unit:
         wide = self.wide and plain and self.target in toolchain.NARROW
         return self.options.variants + ("wide",) * wide
 
+    @property
+    def source(self) -> str:
+        """A digest of the text alone."""
+        return toolchain.digest(_anywhere(self.flat))
+
     def kept(self) -> tuple[bytes, str] | None:
         """The object and the warnings, if the cache has them."""
         kept = cache.read(f"{self.key}.air")

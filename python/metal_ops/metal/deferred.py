@@ -70,6 +70,7 @@ def compile_deferred(
         head = {
             "digest": one.key,
             "file": file,
+            "source": one.source,
             "options": {f.name: getattr(options, f.name) for f in fields(options)},
             "names": names,
             "constants": [constant.name for constant in reflection.constants],
@@ -228,13 +229,14 @@ def code(
     for file, numbers in wanted.items():
         place, digest = contents["files"][file]
         if checks:
-            if "folder" not in contents:  # of a compiler that did not keep it
+            head = _File(Path(place), digest).head
+            if "source" not in head:  # of a compiler that did not keep it
                 raise CompileError(
                     "metal: error: HOSTMETAL_CHECK compiles kernels from their sources, which the library does not name; "
                     "run 'make metal' again"
                 )
             names = [name for name in kernels if contents["kernels"][name][0] == file]
-            objects += _with_checks(_File(Path(place), digest).head, contents["folder"], names)
+            objects += _with_checks(head, contents["folder"], names)
             continue
         data, used = _code_of(Path(place), digest, sorted(numbers), checked, widest)
         objects.append(data)
@@ -254,13 +256,13 @@ def _with_checks(head: dict[str, Any], folder: str, kernels: Sequence[str]) -> l
     file = head["file"]
     with contextlib.chdir(folder):
         try:
-            same = unit(file, Options(**given), None).key == head["digest"]
+            same = unit(file, Options(**given), None).source == head["source"]
         except CompileError:
             same = False
         if not same:
             raise CompileError(
                 f"metal: error: HOSTMETAL_CHECK compiles '{os.path.join(folder, file)}' anew, which is not as it was when the "
-                "library was built, or the compiler is not; run 'make metal' again"
+                "library was built; run 'make metal' again"
             )
         return compile_objects(file, Options(**{**given, "checks": True}), None, kernels)[0]
 

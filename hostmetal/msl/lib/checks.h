@@ -7,6 +7,17 @@
 
 namespace checks {
 
+// The beginning of what is said of an access.
+Text begin(const State& s, char* text, const char* check, const Target& to, Access access,
+           unsigned me, const Place* place) {
+  Text t = begin(s, text, check);
+  t.add("%s", name_of(access));
+  add_target(t, to);
+  add_thread(t, s, s.group, me, true);
+  add_place(t, place);
+  return t;
+}
+
 // ---- races
 
 // Whether everything that `r` is part of comes before what thread `me` does now.
@@ -48,11 +59,7 @@ void say_race(State& s, const Target& to, Access access, unsigned me, Place* pla
   const bool weak = other.group == s.group && other.thread() / kLanes == me / kLanes;
   if (was_said(s, key, weak)) return;
   char text[METALLIB_REPORT_BYTES];
-  Text t = begin(s, text, "race");
-  t.add("%s", name_of(access));
-  add_target(t, to);
-  add_thread(t, s, s.group, me, true);
-  add_place(t, place);
+  Text t = begin(s, text, "race", to, access, me, place);
   t.add(", and %s", name_of(other.access()));
   add_thread(t, s, other.group, other.thread(), other.group != s.group);
   add_place(t, other_place);
@@ -81,11 +88,7 @@ void say_alias(State& s, const Target& to, Access access, unsigned me, Place* pl
   if (was_said(s, key)) return;
   const auto* kernel = static_cast<const metallib_kernel*>(s.out->kernel);
   char text[METALLIB_REPORT_BYTES];
-  Text t = begin(s, text, "alias");
-  t.add("%s", name_of(access));
-  add_target(t, to);
-  add_thread(t, s, s.group, me, true);
-  add_place(t, place);
+  Text t = begin(s, text, "alias", to, access, me, place);
   const metallib_argument* a = argument_at(kernel, false, other.argument());
   t.add(", where buffer(%u) '%s' lies, too: %s", other.argument(), a ? a->name : "",
         name_of(other.access()));
@@ -147,11 +150,7 @@ void say_init(State& s, const Target& to, unsigned me, Place* place) {
   const unsigned long key = key_of(METALLIB_CHECK_INIT, place, nullptr);
   if (was_said(s, key)) return;
   char text[METALLIB_REPORT_BYTES];
-  Text t = begin(s, text, "init");
-  t.add("read");
-  add_target(t, to);
-  add_thread(t, s, s.group, me, true);
-  add_place(t, place);
+  Text t = begin(s, text, "init", to, kRead, me, place);
   t.add(to.space == kShared
             ? ", which this threadgroup has not written: store a value first, and call "
               "threadgroup_barrier(mem_flags::mem_threadgroup)"

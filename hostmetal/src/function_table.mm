@@ -156,7 +156,7 @@ Failure Link(HMComputePipelineState* pipeline, NSArray<id<MTLFunction>>* functio
       return {kLibraryUnsupported,
               method + name +
                   "and the kernel have their code in two libraries, where "
-                  "METAL_DEVICE_WRAPPER_TYPE=1 cannot check it; compile them in "
+                  "METAL_DEVICE_WRAPPER_TYPE=1 and HOSTMETAL_CHECK cannot check it; compile them in "
                   "one, of at most 16 functions"};
     }
     [handles addObject:handle];

@@ -106,6 +106,15 @@ def test_no_check(program: Path, variable: str, value: str, says: str) -> None:
         run(program, "library_lists_its_functions", **{variable: value})
 
 
+def test_library_without_checks(program: Path) -> None:
+    """It runs, and says that nothing looks at its kernels."""
+    with pytest.raises(
+        AssertionError, match="fixture.metallib' was compiled without checks"
+    ) as said:
+        run(program, "dispatch_runs_every_thread", "there_is_no_such_case", HOSTMETAL_CHECK="race")
+    assert "compile it with 'metal -fshader-checks'" in str(said.value)
+
+
 @pytest.mark.parametrize("schedule", ["reverse", "one-simdgroup", "random:5"])
 def test_schedule(program: Path, schedule: str) -> None:
     run(program, "source_compiles_and_runs", HOSTMETAL_SCHEDULE=schedule)

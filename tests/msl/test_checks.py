@@ -7,8 +7,9 @@ import re
 import numpy as np
 import pytest
 
+from metal_ops.metal import cli
 from metal_ops.metal.check_launch import CHECKS, Checks
-from metal_ops.metal.launch import Fault
+from metal_ops.metal.launch import Fault, Library
 
 from .check_cases import CASES, source
 from .shaders import HEADER, library
@@ -169,3 +170,18 @@ def test_a_large_buffer_forgets():
     x, y = np.zeros(n, F), np.zeros(n, F)
     shader["neither"].run(n // 512, 64, {0: x, 1: y}, checks=checks)
     assert checks.reports == [] and y[: n // 512].all() and not y[n // 512 :].any()
+
+
+def test_command_line(tmp_path):
+    """A library of the checks alone, of kernels or of functions that access nothing; without them, it is another."""
+    source, out = tmp_path / "x.metal", tmp_path / "x.metallib"
+    for text, options, checked in (
+        (OVERLAP, ["-fshader-checks"], 2),
+        ("[[visible]] float root(float x) { return sqrt(x); }\n", ["-fshader-checks"], 2),
+        (OVERLAP, [], 1),
+    ):
+        source.write_text(HEADER + text)
+        assert cli.main([*options, str(source), "-o", str(out)]) == 0
+        file = tmp_path / f"{len(text)}{len(options)}.metallib"
+        out.rename(file)
+        assert Library(file, True).table.checked == checked

@@ -10,6 +10,7 @@ from . import ir, toolchain
 
 # Of the front end. Locations alone: variables would double the time.
 FLAGS = ("-D_MSL_CHECKS=1", "-gline-tables-only")
+MARK = "msl kernels with checks"
 _KINDS = ("read", "write", "update", "atomic read", "atomic write")
 
 _LOCATION = re.compile(
@@ -27,6 +28,15 @@ _MEETING = re.compile(r"(call void @_msl_checked_(?:simd_)?barrier\(.*, ptr )(?:
 _ATTRIBUTES = re.compile(r"^(attributes #\d+ = \{)", re.M)
 _LOOP = re.compile(r"^(!(\d+) = distinct !\{!\2\b.*)\}$", re.M)
 _UNUSED = 9999999  # number of a node of metadata
+# In each object, also of functions that access nothing: linking.py looks for it.
+_MARK = "".join(
+    f'module asm "{line}"\n'
+    for line in (
+        ".pushsection .rodata.msl_checks,\\22a\\22",
+        f".asciz \\22{MARK}\\22",
+        ".popsection",
+    )
+)
 _OURS = ("<kernel wrappers>", "<built-in>", "<command line>")
 _SCALAR = {
     "half": 2,
@@ -177,7 +187,7 @@ def back_end(text: str, target: str, out: Path) -> None:
         [*common, *apart, "-O1", "-S", "-emit-llvm", "-o", "-"], "the optimiser", text
     )
     hooks = _Hooks(light)
-    made = ir.instrument(light, hooks) + hooks.globals()
+    made = ir.instrument(light, hooks) + hooks.globals() + _MARK
     made = re.sub(r"(?m)^!llvm\.dbg\.cu = .*\n", "", _DEBUG.sub("", made))
     made = re.sub(r"(?m)^(define|declare) (.*?) ?!dbg !\d+", r"\1 \2", made)
     command = [

@@ -42,7 +42,7 @@ def link(
         if later:
             files.append(_text_object(later, work))
         checked = checked or all(b"msl_kernels_checked\0" in data for data in objects)
-        checks = any(b"_msl_access\0" in data for data in objects)
+        checks = any(b"msl kernels with checks\0" in data for data in objects)  # checks.MARK
         wide = any(b"msl_kernels_wide\0" in data for data in objects)
         out = work / "out.metallib"
         command = [

@@ -153,11 +153,12 @@ Failure Link(HMComputePipelineState* pipeline, NSArray<id<MTLFunction>>* functio
     }
     // A checked function knows its launch by what its own library keeps of it.
     if (device->_checked && handle->_function->module != pipeline->_kernel->module) {
-      return {kLibraryUnsupported,
-              method + name +
-                  "and the kernel have their code in two libraries, where "
-                  "METAL_DEVICE_WRAPPER_TYPE=1 and HOSTMETAL_CHECK cannot check it; compile them in "
-                  "one, of at most 16 functions"};
+      return {
+          kLibraryUnsupported,
+          method + name +
+              "and the kernel have their code in two libraries, where "
+              "METAL_DEVICE_WRAPPER_TYPE=1 and HOSTMETAL_CHECK cannot check it; compile them in "
+              "one, of at most 16 functions"};
     }
     [handles addObject:handle];
   }

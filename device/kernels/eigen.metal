@@ -123,7 +123,7 @@ kernel void symmetric_eigen(device const T* in [[buffer(0)]], device T* values [
         }
       }
     }
-    threadgroup_barrier(mem_flags::mem_device);
+    threadgroup_barrier(mem_flags::mem_device | mem_flags::mem_threadgroup);
   }
   // In ascending order; NaN last.
   for (uint i = lane; i < n; i += LINALG_THREADS) {

@@ -243,7 +243,7 @@ kernel void lu(device const T* in [[buffer(0)]], device T* out [[buffer(1)]],
   for (uint first = 0; first < n; first += LINALG_PANEL) {
     const uint end = min(first + LINALG_PANEL, n);
     for (uint k = first; k < end; ++k) {
-      threadgroup_barrier(mem_flags::mem_device);
+      threadgroup_barrier(mem_flags::mem_device | mem_flags::mem_threadgroup);
       if (lane == 0) {
         found[0] = k;
         float largest = magnitude(m[ulong(k) * n + k]);
@@ -255,7 +255,7 @@ kernel void lu(device const T* in [[buffer(0)]], device T* out [[buffer(1)]],
           }
         }
       }
-      threadgroup_barrier(mem_flags::mem_threadgroup);
+      threadgroup_barrier(mem_flags::mem_device | mem_flags::mem_threadgroup);
       const uint best = found[0];
       if (best != k) {
         for (uint j = lane; j < n; j += LINALG_THREADS) {

@@ -91,10 +91,11 @@ enum metallib_argument_flags {
       1u << 1, /* T&: exactly one object, so the binding must hold pointee_size bytes */
   METALLIB_ARG_OPTIONAL =
       1u << 2, /* has [[function_constant(c)]]: needed only where constant `enabled_by` is true */
-  METALLIB_ARG_MEMBERS = 1u << 3, /* points to a struct, matrix, array or enum: behind the '\0' of
+  METALLIB_ARG_MEMBERS = 1u << 3,  /* points to a struct, matrix, array or enum: behind the '\0' of
                                      `name` stands its layout, as
                                      python/metal_ops/metal/members.py writes it */
-  METALLIB_ARG_UNUSED = 1u << 4,  /* the kernel's body does not name it */
+  METALLIB_ARG_UNUSED = 1u << 4,   /* the kernel's body does not name it */
+  METALLIB_ARG_RESTRICT = 1u << 5, /* declared restrict: what it leads to has no other name */
 };
 
 typedef struct metallib_argument {
@@ -298,6 +299,55 @@ typedef struct metallib_log {
   uint32_t reserved;
 } metallib_log;
 
+/* ---- checks: kernels compiled with -fshader-checks, for HOSTMETAL_CHECK and HOSTMETAL_SCHEDULE. A
+ * launch that has a metallib_checks is run by one call of `run`, for all threadgroups. */
+
+enum metallib_check {
+  METALLIB_CHECK_RACE = 1u << 0,
+  METALLIB_CHECK_INIT = 1u << 1,
+  METALLIB_CHECK_BARRIER = 1u << 2,
+  METALLIB_CHECK_BOUNDS = 1u << 3,
+  METALLIB_CHECK_ALIAS = 1u << 4,
+};
+
+enum metallib_schedule { /* the order of threads, simdgroups and threadgroups */
+                         METALLIB_SCHEDULE_PLAIN = 0, /* as kernels run without checks by fibers */
+                         METALLIB_SCHEDULE_REVERSE = 1,
+                         METALLIB_SCHEDULE_ONE_SIMDGROUP = 2, /* as far as it gets, then the next */
+                         METALLIB_SCHEDULE_RANDOM = 3, /* changes at any access, too; by the seed */
+};
+
+enum {
+  METALLIB_MAX_REPORTS = 8, /* of a launch; further ones are counted */
+  METALLIB_REPORT_BYTES = 768,
+};
+
+/* Bytes that a program has in a buffer of which it, or a kernel, has not written all: a bit a byte,
+ * from the lowest on, set where one was. */
+typedef struct metallib_fresh {
+  char* address;
+  uint64_t length;
+  uint8_t* written;
+} metallib_fresh;
+
+typedef struct metallib_checks {
+  uint32_t checks;   /* metallib_check */
+  uint32_t schedule; /* metallib_schedule */
+  uint64_t seed;
+  /* The launch may overlap those before it that had this shadow, up to one without `overlaps`. */
+  uint32_t overlaps;
+  uint32_t n_fresh;
+  const metallib_fresh* fresh;
+  const void* kernel; /* the metallib_kernel that runs */
+  /* Memory of zeros at first, page-aligned, which the kernels' code keeps its history in. */
+  void* shadow;
+  uint64_t shadow_bytes; /* at least 64 MiB */
+  uint32_t n_reports;    /* written by the launch */
+  uint32_t n_more;
+  char report[METALLIB_MAX_REPORTS]
+             [METALLIB_REPORT_BYTES]; /* sentences, each with a zero behind it */
+} metallib_checks;
+
 /* sizes are {x, y, z}, all at least 1. */
 typedef struct metallib_launch {
   uint32_t size;                /* sizeof(metallib_launch) as the runtime knows it */
@@ -315,8 +365,9 @@ typedef struct metallib_launch {
   const metallib_constant_value*
       constants; /* [kernel->n_constants]; NULL allowed when n_constants is 0 */
   const metallib_host* host;
-  metallib_fault* fault; /* may be NULL with the unchecked library */
-  metallib_log* log;     /* of METALLIB_KERNEL_LOGS; NULL: messages go nowhere */
+  metallib_fault* fault;   /* may be NULL with the unchecked library */
+  metallib_checks* checks; /* read by kernels compiled with -fshader-checks alone; NULL for none */
+  metallib_log* log;       /* of METALLIB_KERNEL_LOGS; NULL: messages go nowhere */
 } metallib_launch;
 
 /* ---- kernels
@@ -333,10 +384,12 @@ enum metallib_kernel_flags {
   /* No kernel but a [[visible]] function: run is its address, whatever its type, for
    * METALLIB_TABLE. */
   METALLIB_KERNEL_VISIBLE = 1u << 3,
+  /* Compiled with -fshader-checks. */
+  METALLIB_KERNEL_CHECKS = 1u << 5,
   /* Fast math: subnormal numbers that it reads are 0, and those that it would make. */
   METALLIB_KERNEL_FLUSHES = 1u << 4,
   /* Calls os_log, in a library compiled with -fmetal-enable-logging. */
-  METALLIB_KERNEL_LOGS = 1u << 5,
+  METALLIB_KERNEL_LOGS = 1u << 6,
 };
 
 typedef struct metallib_kernel {
@@ -366,7 +419,7 @@ typedef struct metallib_library {
   uint32_t magic;       /* METALLIB_MAGIC */
   uint32_t abi_version; /* METALLIB_ABI_VERSION: refuse another one, "compile it again" */
   uint32_t size;        /* sizeof(metallib_library) */
-  uint32_t checked;     /* 1 in metallib_v1_checked */
+  uint32_t checked;     /* 1 in metallib_v1_checked, 2 where it was compiled with -fshader-checks */
   const metallib_kernel* const*
       begin; /* kernels: begin, begin + 1, ... end - 1; in no particular order, names unique */
   const metallib_kernel* const* end;

@@ -90,7 +90,7 @@ bool TakeFromArchives(NSArray<id<MTLBinaryArchive>>* archives, HMFunction* funct
     Failure failure;
     if (!module) {
       module = function->_device->_driver->LoadData(*found->code, "archive.metallib",
-                                                    function->_device->_validate, &failure);
+                                                    function->_device->_checked, &failure);
     }
     const metallib_kernel* entry = module ? KernelNamed(*module, wanted.function) : nullptr;
     if (!entry || entry->flags & METALLIB_KERNEL_ABSENT) {

@@ -114,7 +114,9 @@ std::vector<std::string> SourceArguments(const CompileJob& job, const std::strin
   if (job.wide && !getenv("METAL_OPS_MARCH")) arguments.push_back("-march=x86-64-v4");
   for (std::string& argument : AskedByEnvironment()) arguments.push_back(std::move(argument));
   const bool checked = job.checked && job.gpu.empty();  // on GPUs there are none
-  arguments.push_back(checked ? "-fshader-validation-only" : "-fno-shader-validation");
+  arguments.push_back(!checked          ? "-fno-shader-validation"
+                      : ChecksKernels() ? "-fshader-checks"
+                                        : "-fshader-validation-only");
   if (!job.gpu.empty()) {
     arguments.push_back("--gpu=" + job.gpu);
   } else if (job.kernels.empty()) {
@@ -125,7 +127,9 @@ std::vector<std::string> SourceArguments(const CompileJob& job, const std::strin
 }
 
 std::vector<std::string> DeferredArguments(const CompileJob& job, const std::string& output) {
-  const char* kind = job.checked ? "checked" : job.wide ? "widest" : "plain";
+  const char* kind = !job.checked      ? (job.wide ? "widest" : "plain")
+                     : ChecksKernels() ? "checks"
+                                       : "checked";
   std::vector<std::string> arguments = {"--from-deferred", output, kind};
   arguments.insert(arguments.end(), job.kernels.begin(), job.kernels.end());
   return arguments;

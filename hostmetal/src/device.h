@@ -17,6 +17,7 @@
   hostmetal::Driver* _driver;
   std::atomic<uint64_t> _allocated;
   BOOL _validate;           // METAL_DEVICE_WRAPPER_TYPE=1
+  BOOL _checked;            // that, or ChecksKernels(): kernels are compiled for it
   BOOL _onlySamplesStages;  // HOSTMETAL_COUNTERS=stages: times at the boundaries of passes alone
 }
 - (id<MTLBuffer>)newBufferWithLength:(NSUInteger)length

@@ -74,6 +74,11 @@ Chosen Choose() {
   if (!several.empty() && !(ReadNumber(several, &count) && count >= 1 && count <= 64))
     wrong = "HOSTMETAL_DEVICES is '" + several + "'; expected a number from 1 to 64";
   if (wrong.empty()) wrong = hostmetal::ReadTimeout();
+  if (wrong.empty()) wrong = hostmetal::ReadChecks();
+  if (wrong.empty() && !cpu && hostmetal::ChecksKernels())
+    wrong = "HOSTMETAL_CHECK and HOSTMETAL_SCHEDULE are the processor's; unset HOSTMETAL_DEVICE, "
+            "which is '" +
+            wanted + "'";
   if (wrong.empty() && cpu) {
     chosen.processors = count;
     chosen.drivers = hostmetal::CpuDrivers(count);
@@ -197,6 +202,7 @@ bool Exists(const std::string& path) {
     _driver = driver;
     const char* wrapper = getenv("METAL_DEVICE_WRAPPER_TYPE");
     _validate = wrapper && atoi(wrapper) != 0;
+    _checked = _validate || hostmetal::ChecksKernels();
     _onlySamplesStages = Environment("HOSTMETAL_COUNTERS") == "stages";
   }
   return self;
@@ -429,9 +435,9 @@ bool Exists(const std::string& path) {
                   "[newLibraryWithFile] the path is nil");
   }
   Failure failure;
-  auto module = _driver->LoadFile([filepath fileSystemRepresentation], _validate, &failure);
+  auto module = _driver->LoadFile([filepath fileSystemRepresentation], _checked, &failure);
   if (!module) return Refuse(error, MTLLibraryErrorDomain, failure.code, failure.message);
-  module = hostmetal::WithDeferredCode(_driver, std::move(module), _validate);
+  module = hostmetal::WithDeferredCode(_driver, std::move(module), _checked);
   return [[HMLibrary alloc] initWithDevice:self module:std::move(module)];
 }
 
@@ -456,10 +462,10 @@ bool Exists(const std::string& path) {
   dispatch_data_t map = dispatch_data_create_map(data, &bytes, &size);
   Failure failure;
   auto module = _driver->LoadData({static_cast<const char*>(bytes), size}, "data.metallib",
-                                  _validate, &failure);
+                                  _checked, &failure);
   [map release];
   if (!module) return Refuse(error, MTLLibraryErrorDomain, failure.code, failure.message);
-  module = hostmetal::WithDeferredCode(_driver, std::move(module), _validate);
+  module = hostmetal::WithDeferredCode(_driver, std::move(module), _checked);
   return [[HMLibrary alloc] initWithDevice:self module:std::move(module)];
 }
 
@@ -500,7 +506,7 @@ bool Exists(const std::string& path) {
       job.macros.emplace_back(ToString(name), ToString([[macros objectForKey:name] description]));
     }
   }
-  job.checked = _validate;
+  job.checked = _checked;
   job.logging = [options enableLogging];
   Failure failure;
   auto module = hostmetal::CompileModule(_driver, std::move(job), &failure);

@@ -222,6 +222,11 @@ class Driver {
 // with it, or "".
 std::string ReadTimeout();
 
+// Reads what checks it asks for (HOSTMETAL_CHECK, HOSTMETAL_SCHEDULE), on the processor alone; what is wrong with it, or "".
+std::string ReadChecks();
+// Whether kernels are to be compiled for that.
+bool ChecksKernels();
+
 // The processor as so many devices, which share it and its memory; never destroyed. The first call
 // says how many.
 const std::vector<Driver*>& CpuDrivers(size_t count);

@@ -152,12 +152,13 @@ Failure Link(HMComputePipelineState* pipeline, NSArray<id<MTLFunction>>* functio
       if (Failure failure = handle->_function->module->Complete(handle->_function)) return failure;
     }
     // A checked function knows its launch by what its own library keeps of it.
-    if (device->_validate && handle->_function->module != pipeline->_kernel->module) {
-      return {kLibraryUnsupported,
-              method + name +
-                  "and the kernel have their code in two libraries, where "
-                  "METAL_DEVICE_WRAPPER_TYPE=1 cannot check it; compile them in "
-                  "one, of at most 16 functions"};
+    if (device->_checked && handle->_function->module != pipeline->_kernel->module) {
+      return {
+          kLibraryUnsupported,
+          method + name +
+              "and the kernel have their code in two libraries, where "
+              "METAL_DEVICE_WRAPPER_TYPE=1 and HOSTMETAL_CHECK cannot check it; compile them in "
+              "one, of at most 16 functions"};
     }
     [handles addObject:handle];
   }

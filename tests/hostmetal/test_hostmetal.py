@@ -30,8 +30,8 @@ def program() -> Path:
     return PROGRAM
 
 
-def run(program: Path, *names: str, **environment: str) -> None:
-    """Run cases in one process; their messages are the assertion's message."""
+def run(program: Path, *names: str, **environment: str) -> str:
+    """Run cases in one process; their messages are the assertion's message. Returns the standard error."""
     done = subprocess.run(
         [program, *names],
         cwd=ROOT,
@@ -41,6 +41,7 @@ def run(program: Path, *names: str, **environment: str) -> None:
         timeout=120,
     )
     assert done.returncode == 0, f"exit status {done.returncode}\n{done.stdout}{done.stderr}"
+    return done.stderr
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -92,6 +93,43 @@ def test_log_variables(program: Path, environment: dict[str, str]) -> None:
 def test_no_timeout(program: Path, value: str) -> None:
     with pytest.raises(AssertionError, match=f"HOSTMETAL_TIMEOUT is '{value}'; expected seconds"):
         run(program, "library_lists_its_functions", HOSTMETAL_TIMEOUT=value)
+
+
+ALL_CHECKS = "race,init,barrier,bounds,alias"
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if name.startswith("check_")])
+def test_checks(program: Path, name: str) -> None:
+    run(program, name, HOSTMETAL_CHECK=ALL_CHECKS)
+
+
+@pytest.mark.parametrize(
+    "variable, value, says",
+    [
+        ("HOSTMETAL_CHECK", "race,speed", "'race,speed', in which 'speed' is no check; expected some of race, init"),
+        ("HOSTMETAL_CHECK", "race,", "in which '' is no check"),
+        ("HOSTMETAL_CHECK", "1", "in which '1' is no check"),
+        ("HOSTMETAL_SCHEDULE", "random", "expected reverse, one-simdgroup, or random: with a number"),
+        ("HOSTMETAL_SCHEDULE", "random:x", "HOSTMETAL_SCHEDULE is 'random:x'"),
+        ("HOSTMETAL_SCHEDULE", "forward", "HOSTMETAL_SCHEDULE is 'forward'"),
+    ],
+)  # fmt: skip
+def test_no_check(program: Path, variable: str, value: str, says: str) -> None:
+    with pytest.raises(AssertionError, match=re.escape(says)):
+        run(program, "library_lists_its_functions", **{variable: value})
+
+
+def test_library_without_checks(program: Path) -> None:
+    """It runs, and says that nothing looks at its kernels."""
+    said = run(program, "library_lists_its_functions", HOSTMETAL_CHECK="race")
+    assert "fixture.metallib' was compiled without checks" in said
+    assert "compile it with 'metal -fshader-checks'" in said
+    assert "without checks" not in run(program, "library_lists_its_functions")
+
+
+@pytest.mark.parametrize("schedule", ["reverse", "one-simdgroup", "random:5"])
+def test_schedule(program: Path, schedule: str) -> None:
+    run(program, "source_compiles_and_runs", HOSTMETAL_SCHEDULE=schedule)
 
 
 AGAIN = pytest.mark.full("each case has run alone, on all cores, and with seven threads")

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from metal_ops.metal import CompileError, cli, cpu, deferred
+from metal_ops.metal.check_launch import Checks
 from metal_ops.metal.launch import Library
 
 from .shaders import HEADER, library
@@ -103,6 +104,26 @@ def test_several_kernels_at_once(made):
     file = made / "several.metallib"
     file.write_bytes(data)
     assert Library(file).kernels.keys() == {"squared", "turned"}
+
+
+def test_checks_are_compiled_from_the_source(made, monkeypatch, tmp_path):
+    """With the options of then, from another folder; a source that has changed is refused."""
+    text = (made / "index").read_text()
+    monkeypatch.chdir(tmp_path)
+    file = made / "checks.metallib"
+    file.write_bytes(deferred.code(text, ["turned", "squared"], False, False, checks=True))
+    x, checks = np.arange(8, dtype=np.float32), Checks()
+    found = Library(file, True)
+    found["turned"].run(8, 8, {0: x}, constants=SHIFT, checks=checks)
+    assert checks.reports == [] and x.tolist() == [*range(7, -1, -1)]
+    source = made / "first.metal"
+    before = source.read_text()
+    source.write_text(before.replace("  threadgroup_barrier", "  // threadgroup_barrier"))
+    try:
+        with pytest.raises(CompileError, match="first.metal' anew, which is not as it was when"):
+            deferred.code(text, ["turned"], False, False, checks=True)
+    finally:
+        source.write_text(before)
 
 
 def test_kernel_that_is_not_there(made):

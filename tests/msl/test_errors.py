@@ -174,6 +174,14 @@ def test_accepted(name):
     assert messages(ACCEPTED[name]) == ""
 
 
+def test_lines_that_the_source_gives_itself():
+    """Behind an include, too, where the preprocessor counts the file's own."""
+    source = '#line 7 "other"\n#include <metal_math>\nkernel void k() {\n  x;\n}\n#line 20\nkernel void l() { z; }\n'
+    said = messages(source)
+    assert "other:9:3: error: use of undeclared identifier 'x'" in said
+    assert "other:20:19: error: use of undeclared identifier 'z'" in said
+
+
 def test_place_in_an_included_file_and_a_macro(tmp_path):
     (tmp_path / "part.h").write_text(
         "#pragma once\n// 2\ninline float part(thread float* p) {\n  return   wrong + *p;\n}\n"

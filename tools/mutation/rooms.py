@@ -77,7 +77,8 @@ FUSION = ["tests/fusion/test_patterns.py", "tests/fusion/test_conditions.py", "t
 ON_DEVICE = [DEVICE.format("ops"), DEVICE.format("nn"), DEVICE.format("state"), DEVICE.format("stress"),
              "tests/device/test_loading.py", "tests/device/test_faults.py"]  # fmt: skip
 MSL = [f"tests/msl/test_{name}.py" for name in ("kernels", "types", "math", "integers", "threadgroup", "simdgroup",
-                                               "validation", "errors", "textures", "command_line")]  # fmt: skip
+                                               "validation", "checks", "checked_kernels", "errors",
+                                               "textures", "command_line")]  # fmt: skip
 NERF = [f"tests/nerf/test_{name}.py" for name in ("cameras", "space", "composite", "files", "model", "scenes",
                                                  "procedural", "training", "program", "on_device")]  # fmt: skip
 

@@ -40,7 +40,7 @@ kernel void suppress_boxes(device const T* boxes [[buffer(0)]],
   }
   uint count = 0;
   while (count < p.most) {
-    const uint last = chosen[0];
+    const uint last = count > 0 ? chosen[0] : 0;
     const float4 last_box = count > 0 ? corners(boxes, last) : float4(0.0f);
     float best_score = 0.0f;
     uint best = p.boxes;

@@ -55,8 +55,14 @@ typedef atomic<ulong> atomic_ulong;
 
 }  // namespace metal
 namespace _msl {
+#ifdef _MSL_CHECKS
+extern "C" __attribute__((visibility("hidden"))) void _msl_checked_fence(int order, int scope);
+#endif
 inline void fence(metal::memory_order order, metal::thread_scope scope) {
   if (order == metal::memory_order_relaxed) return;
+#ifdef _MSL_CHECKS
+  _msl_checked_fence(order, scope);
+#endif
 #if defined(__NVPTX__)  // clang 19 selects no instruction for its own fence
 #define MSL_FENCE(scope)                                         \
   if (order == metal::memory_order_seq_cst) {                    \
@@ -162,7 +168,11 @@ namespace metal {
 #include "gpu_atomic.h"
 #else
 MSL_ATOMICS(device, MSL_UPDATE_ATOMIC)
+#ifdef _MSL_CHECKS  // other threads may run between two accesses
+MSL_ATOMICS(threadgroup, MSL_UPDATE_ATOMIC)
+#else
 MSL_ATOMICS(threadgroup, MSL_UPDATE_PLAIN)
+#endif
 
 // The integer additions as one instruction; the loop above remains for float, min and max.
 #define MSL_ATOMIC_NATIVE(T)                                                     \

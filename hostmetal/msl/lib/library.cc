@@ -52,7 +52,8 @@ struct Worker {
   Group* group;
   const Position* at;
   bool faulted;
-  void* home[5];  // __builtin_setjmp
+  const char* place;  // with -fshader-checks, where the last access is, or nullptr
+  void* home[5];      // __builtin_setjmp
   char* threadgroup_base[METALLIB_MAX_BUFFERS];
   unsigned n_static;
   Static statics[kMaxStatic];
@@ -85,9 +86,16 @@ void meet(Simdgroup& s) {
   s.resolve[lowest](s.slots, mask);
 }
 
+#if MSL_WITH_CHECKS
+bool checked_next(Group* g, unsigned* next);
+#endif
+
 // The thread that runs next, once the running thread has blocked or finished: kMain when all have
 // finished.
 unsigned next_thread(Group* g) {
+#if MSL_WITH_CHECKS
+  if (unsigned next; checked_next(g, &next)) return next;
+#endif
   const unsigned start = g->current / kLanes % kMaxSimdgroups;
   for (int round = 0; round < 2; ++round) {
     unsigned i = start;
@@ -165,7 +173,7 @@ void copy3(unsigned* to, const unsigned* from) {
                                        __ATOMIC_RELAXED)) {
     f->kind = kind;
     f->kernel = w->kernel;
-    f->message = message;
+    f->message = message ? message : w->place;
     f->argument_kind = argument_kind;
     f->index = index;
     f->offset = offset;
@@ -194,6 +202,14 @@ void copy3(unsigned* to, const unsigned* from) {
 }
 
 }  // namespace
+
+#if MSL_WITH_CHECKS
+namespace checks {
+void begin_launch(const metallib_launch* l, Group* g, unsigned long own_bytes);
+unsigned long begin_group(unsigned long first, unsigned long count, unsigned long n);
+void end_launch();
+}  // namespace checks
+#endif
 
 // ---- fibers
 
@@ -260,9 +276,17 @@ MSL_HIDDEN void _msl_run_fibers(const metallib_launch* l, unsigned long first, u
   Group* const outer = tls_group;
   tls_group = g;
   if (tls_worker) tls_worker->group = g;
+#if MSL_WITH_CHECKS
+  checks::begin_launch(l, g, _msl_fiber_scratch(l, threadgroup_bytes, stack_bytes));
+#endif
   for (unsigned long n = first; n < first + count; ++n) {
     if (other_faulted(l)) break;
-    g->n_threads = place_threadgroup(l, n, g->position);
+#if MSL_WITH_CHECKS
+    const unsigned long number = checks::begin_group(first, count, n);
+#else
+    const unsigned long number = n;
+#endif
+    g->n_threads = place_threadgroup(l, number, g->position);
     g->n_simdgroups = (g->n_threads + kLanes - 1) / kLanes;
     for (unsigned i = 0; i < g->n_simdgroups; ++i) {
       const unsigned lanes = g->n_threads - i * kLanes;
@@ -276,6 +300,9 @@ MSL_HIDDEN void _msl_run_fibers(const metallib_launch* l, unsigned long first, u
     jump_to(g, next_thread(g));
     if (tls_worker && tls_worker->faulted) break;
   }
+#if MSL_WITH_CHECKS
+  checks::end_launch();
+#endif
   tls_group = outer;
   if (tls_worker) tls_worker->group = nullptr;
 }
@@ -451,6 +478,7 @@ MSL_HIDDEN void _msl_guarded(const metallib_launch* launch, unsigned long first,
   worker.group = nullptr;
   worker.at = nullptr;
   worker.faulted = false;
+  worker.place = nullptr;
   worker.n_static = 0;
   Worker* const outer = tls_worker;
   tls_worker = &worker;
@@ -464,6 +492,9 @@ MSL_HIDDEN void _msl_guarded(const metallib_launch* launch, unsigned long first,
 #endif
 #if MSL_WITH_DEBUG
 #include "debug.h"
+#endif
+#if MSL_WITH_CHECKS
+#include "checks.h"
 #endif
 #include "texture_access.h"
 
@@ -513,7 +544,7 @@ MSL_EXPORT const metallib_gpu_library metallib_gpu_v1 = {__start_msl_gpu, __stop
 MSL_EXPORT const metallib_library metallib_v1_checked = {METALLIB_MAGIC,
                                                          METALLIB_ABI_VERSION,
                                                          sizeof(metallib_library),
-                                                         1,
+                                                         1 + MSL_WITH_CHECKS,
                                                          __start_msl_kernels_checked,
                                                          __stop_msl_kernels_checked,
                                                          MSL_COMPILER,

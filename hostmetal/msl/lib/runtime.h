@@ -14,9 +14,14 @@ namespace _msl_pixels {  // its own, so that its names are not the shader's
 
 // For every kernel of a file.
 #ifdef _MSL_FAST_MATH
-#define _MSL_MATH_FLAGS METALLIB_KERNEL_FLUSHES
+#define _MSL_MATH_FLAG METALLIB_KERNEL_FLUSHES
 #else
-#define _MSL_MATH_FLAGS 0
+#define _MSL_MATH_FLAG 0
+#endif
+#ifdef _MSL_CHECKS
+#define _MSL_MATH_FLAGS _MSL_MATH_FLAG | METALLIB_KERNEL_CHECKS
+#else
+#define _MSL_MATH_FLAGS _MSL_MATH_FLAG
 #endif
 
 namespace _msl {

@@ -9,11 +9,22 @@
 
 namespace metal {
 
+#ifdef _MSL_CHECKS
+inline void threadgroup_barrier(mem_flags flags) { _msl_checked_barrier(uint(flags), nullptr); }
+inline void threadgroup_barrier(mem_flags flags, thread_scope) {
+  _msl_checked_barrier(uint(flags), nullptr);
+}
+inline void simdgroup_barrier(mem_flags flags, MSL_SITE) {
+  _msl_checked_simd_barrier(uint(flags), nullptr);
+  _msl_simd(site, [](_msl::Slots slots, uint mask) { _msl_checked_simd_meets(slots, mask); });
+}
+#else
 inline void threadgroup_barrier(mem_flags) { _msl_barrier(); }
 inline void threadgroup_barrier(mem_flags, thread_scope) { _msl_barrier(); }
 inline void simdgroup_barrier(mem_flags, MSL_SITE) {
   _msl::simd_barrier(site);
 }
+#endif
 
 }  // namespace metal
 

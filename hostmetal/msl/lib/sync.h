@@ -90,6 +90,14 @@ MSL_HIDDEN void _msl_guarded(const metallib_launch* launch, unsigned long first,
 MSL_HIDDEN bool _msl_faulted();
 MSL_HIDDEN void _msl_assertion(const char* sentence);
 
+#ifdef _MSL_CHECKS
+// -fshader-checks (checks.h). `place`: the compiler puts one of each call's own there.
+#define MSL_APART __attribute__((nomerge))
+MSL_HIDDEN MSL_APART void _msl_checked_barrier(unsigned flags, const void* place);
+MSL_HIDDEN MSL_APART void _msl_checked_simd_barrier(unsigned flags, const void* place);
+MSL_HIDDEN void _msl_checked_simd_meets(_msl::Slots slots, unsigned mask);
+#endif
+
 namespace _msl {
 template <class T>
 constexpr unsigned slot_words = (sizeof(T) + 3) / 4;

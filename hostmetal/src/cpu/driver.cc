@@ -17,6 +17,7 @@
 #include <optional>
 #include <string>
 
+#include "hostmetal/src/cpu/checks.h"
 #include "hostmetal/src/cpu/deadline.h"
 #include "hostmetal/src/cpu/memory.h"
 #include "hostmetal/src/cpu/module.h"
@@ -192,7 +193,8 @@ Failure Explain(const metallib_fault& f, const metallib_kernel& kernel) {
                               std::to_string(f.length) + " bytes at offset " +
                               std::to_string(f.offset) + IndexOf(argument, f.offset) + " of " +
                               target + ", which has " + std::to_string(f.binding_length) +
-                              " bytes," + place};
+                              " bytes," + place +
+                              (f.message ? std::string(" at ") + f.message : "")};
     case METALLIB_FAULT_UNBOUND:
       return {kInvalidResource,
               where + "access through " + target + ", which is not bound," + place};
@@ -278,6 +280,8 @@ class CpuStream : public Stream {
     uint64_t total = 0;
     uint64_t expected_ns = 0;
     Longer longer;
+    std::optional<CheckedBatch> checked;
+    if (ChecksKernels()) checked.emplace(count);
     for (size_t i = 0; i < count; ++i) {
       const DispatchCommand& c = commands[i];
       Part& p = parts[i];
@@ -297,6 +301,7 @@ class CpuStream : public Stream {
       l.constants = c.kernel->constants.data();
       l.host = &kHost;
       l.fault = &p.fault;
+      l.checks = checked ? checked->Of(i, *c.kernel, l) : nullptr;
       l.log = LogOf(*c.kernel);
       p.scratch_bytes = c.kernel->entry->scratch_size(&l);
       p.begin = total;
@@ -313,13 +318,18 @@ class CpuStream : public Stream {
     std::optional<Deadline> deadline;
     if (Timeout()) deadline.emplace(Timeout());
     Batch batch{parts, count, deadline ? &*deadline : nullptr};
-    uint64_t spent = Workers::Get().Run(RunGroups, &batch, total, expected_ns);
+    uint64_t spent = 0;
+    if (checked)
+      RunGroups(&batch, 0, total);  // on one thread, whose history they share
+    else
+      spent = Workers::Get().Run(RunGroups, &batch, total, expected_ns);
     const bool expired = deadline && deadline->expired();
-    if (count == 1 && !expired) Learn(*commands[0].kernel, spent, total);
+    if (count == 1 && !expired && !checked) Learn(*commands[0].kernel, spent, total);
     if (batch.out_of_memory) {
       return {kOutOfMemory, std::string("[") + commands[0].kernel->entry->name +
                                 "] no memory for the threadgroups' scratch space"};
     }
+    Failure reports = checked ? checked->Reports() : Failure{};
     for (size_t i = 0; i < count; ++i) {
       if (!__atomic_load_n(&parts[i].fault.state, __ATOMIC_ACQUIRE)) continue;
       switch (parts[i].end) {
@@ -331,10 +341,11 @@ class CpuStream : public Stream {
           return Explain(parts[i].fault, *parts[i].kernel->entry);
       }
     }
-    return {};
+    return reports;
   }
 
   Failure Copy(void* destination, const void* source, size_t bytes) override {
+    MarkWritten(destination, bytes);
     auto* to = static_cast<char*>(destination);
     auto* from = static_cast<const char*>(source);
     if (from < to + bytes && to < from + bytes) {
@@ -351,6 +362,7 @@ class CpuStream : public Stream {
   }
 
   Failure Fill(void* destination, uint8_t value, size_t bytes) override {
+    MarkWritten(destination, bytes);
     Range range{static_cast<char*>(destination), nullptr, value, bytes};
     Pieces(range, [](void* context, uint64_t first, uint64_t count) {
       auto* r = static_cast<Range*>(context);
@@ -443,23 +455,27 @@ class Cpu : public Driver {
 
   const DeviceInfo& info() const override { return info_; }
 
-  bool Allocate(size_t bytes, bool zeroed, Storage, Allocation* allocation) override {
+  bool Allocate(size_t bytes, bool zeroed, Storage storage, Allocation* allocation) override {
     size_t size = 0;
     void* block = pool_.Allocate(bytes, zeroed, &size);
     if (!block) return false;
     *allocation = {block, block, size};
+    if (storage == Storage::kPrivate) AddFresh(block, bytes);
     return true;
   }
 
   void Free(const Allocation& allocation) override {
+    RemoveFresh(allocation.device);
     pool_.Free(allocation.device, allocation.size);
   }
 
   bool Transfer(void* destination, const void* source, size_t length) override {
+    MarkWritten(destination, length);
     memcpy(destination, source, length);
     return true;
   }
   bool Fill(void* destination, uint8_t value, size_t length) override {
+    MarkWritten(destination, length);
     memset(destination, value, length);
     return true;
   }

@@ -4,12 +4,14 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <map>
 #include <mutex>
 #include <tuple>
@@ -57,7 +59,7 @@ class CpuModule : public Module {
   std::string Identity() const override {
     Digest digest;
     digest.Bytes(Bytes());
-    digest.Part(checked_ ? "checked" : "");
+    digest.Part(!checked_ ? "" : ChecksKernels() ? "checks" : "checked");
     return digest.Value();
   }
 
@@ -100,6 +102,8 @@ class CpuModule : public Module {
       auto* safe = static_cast<const metallib_library*>(dlsym(handle_, METALLIB_CHECKED_SYMBOL));
       // A library without checked kernels still runs; there is nothing to check with.
       if (safe) library = safe;
+      if (ChecksKernels() && library->checked != kWithChecks && !IsLeftOut(library))
+        SayUnchecked(name);
     } else if (library->begin == library->end && dlsym(handle_, METALLIB_CHECKED_SYMBOL)) {
       auto* safe = static_cast<const metallib_library*>(dlsym(handle_, METALLIB_CHECKED_SYMBOL));
       if (safe->begin != safe->end) {
@@ -127,6 +131,21 @@ class CpuModule : public Module {
       auto found = named.find(kernel->name);
       if (found != named.end()) kernel = found->second;
     }
+  }
+
+  static constexpr uint32_t kWithChecks = 2;  // of metallib_library.checked
+  // Whether its kernels' code is for later.
+  static bool IsLeftOut(const metallib_library* library) {
+    return std::all_of(library->begin, library->end, [](const metallib_kernel* kernel) {
+      return kernel->flags & METALLIB_KERNEL_ABSENT;
+    });
+  }
+  static void SayUnchecked(const std::string& name) {
+    fprintf(stderr,
+            "[newLibrary] '%s' was compiled without checks: HOSTMETAL_CHECK and HOSTMETAL_SCHEDULE "
+            "change nothing for its "
+            "kernels; compile it with 'metal -fshader-checks', or from its source in the program\n",
+            name.c_str());
   }
 
   static Failure Bad(const std::string& name, const std::string& what) {

@@ -44,6 +44,7 @@ usage: metal [options] <file>...          .metal -> .metallib (or, with -c, -> .
   -fmetal-enable-logging  os_log writes messages, which the host's MTLLogState gets; else its calls are left out
   -fno-shader-validation  leave out the bounds-checked kernels of METAL_DEVICE_WRAPPER_TYPE=1
   -fshader-validation-only  leave out the others
+  -fshader-checks       the kernels of HOSTMETAL_CHECK alone, which look for races, divergent barriers and the like
   --deferred            with -c: what describes the kernels, and in <output>.deferred what their code is made of when a
                         program asks for it: for libraries that stay on this machine, with these files
   --on-demand           of a library of many kernels, only what describes them; --kernel=<name>, as often as one likes,
@@ -183,6 +184,8 @@ def _metal(arguments: list[str]) -> int:
             fields["validation"] = item == "-fshader-validation"
         elif item == "-fshader-validation-only":
             fields["validation"], fields["plain"] = True, False
+        elif item == "-fshader-checks":
+            fields["checks"] = True
         elif item == "--on-demand":
             on_demand = True
         elif item == "--deferred":

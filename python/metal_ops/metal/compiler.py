@@ -8,7 +8,7 @@ import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from . import cache, coverage, cpu, gpu, kept_sources, lanes, toolchain
+from . import cache, checks, coverage, cpu, gpu, kept_sources, lanes, toolchain
 from .features import BFLOAT_SINCE, BFLOATS, LACKS
 from .flat import flatten
 from .linking import link
@@ -38,6 +38,7 @@ class Options:
       target: `x86-64-v3`, `native` or another CPU name of clang's -march; None for the default.
       validation: also make the bounds-checked kernels for METAL_DEVICE_WRAPPER_TYPE=1.
       plain: make the kernels that check nothing.
+      checks: make the kernels of HOSTMETAL_CHECK, and no others.
       gpu: NVIDIA GPUs to make code for as well, `sm_80` or `sm_90`.
       logging: os_log writes messages; else its calls are left out.
       debug: make code that debuggers step through, thread by thread and without optimisation.
@@ -52,6 +53,7 @@ class Options:
     target: str | None = None
     validation: bool = True
     plain: bool = True
+    checks: bool = False
     undefines: tuple[str, ...] = field(default=())
     gpu: tuple[str, ...] = ()
     logging: bool = False
@@ -61,7 +63,14 @@ class Options:
     @property
     def variants(self) -> tuple[str, ...]:
         """The kinds of kernels to make."""
+        if self.checks:
+            return ("checks",)
         return ("plain",) * self.plain + ("checked",) * self.validation
+
+    @property
+    def code_flags(self) -> tuple[str, ...]:
+        """Of clang's front end, besides toolchain.code_flags."""
+        return checks.FLAGS if self.checks else ()
 
     def language_defines(self, processor: str = "CPU") -> list[str]:
         """Predefined macros and the user's, in the order of the command line."""
@@ -131,13 +140,15 @@ class Unit:
     @property
     def variants(self) -> tuple[str, ...]:
         """The kinds of kernels to make."""
-        wide = (
-            self.wide
-            and self.options.plain
-            and not (self.options.debug or self.options.coverage)
-            and self.target in toolchain.NARROW
-        )
+        plain = self.options.plain and not self.options.checks
+        as_written = self.options.debug or self.options.coverage
+        wide = self.wide and plain and not as_written and self.target in toolchain.NARROW
         return self.options.variants + ("wide",) * wide
+
+    @property
+    def source(self) -> str:
+        """A digest of the text alone."""
+        return toolchain.digest(_anywhere(self.flat))
 
     def kept(self) -> tuple[bytes, str] | None:
         """The object and the warnings, if the cache has them."""
@@ -151,14 +162,19 @@ class Unit:
     def flags(self, work: Path) -> list[str]:
         """All of clang's; `work` is a folder for the precompiled header."""
         fast = self.options.fast_math
-        prelude = str(toolchain.prelude(self.target, fast, work))
-        own = toolchain.code_flags(self.target, fast)
+        own = [*toolchain.code_flags(self.target, fast), *self.options.code_flags]
+        host = toolchain.host_cpu() if self.target == "native" else ""
+        prelude = str(toolchain.prelude_of(own, work, host))
         counters = [coverage.profile_list(work)] if self.options.coverage else []
         return [*own, "-include-pch", prelude, *self.options.warnings, *self.beside, *counters]
 
     def read(self, flags: list[str]) -> tuple[Source, Reflection, str]:
         """The rewritten source, what is in it, and the warnings."""
-        return _reflect(self.flat, self.file, self.options, flags, self.options.language_defines())
+        read = _reflect(self.flat, self.file, self.options, flags, self.options.language_defines())
+        if self.options.checks:  # every thread has a fiber: any may run between two accesses
+            for kernel in read[1].kernels:
+                kernel.fibers = not kernel.visible
+        return read
 
     def compile(
         self, source: Source, reflection: Reflection, said: str, flags: list[str], work: Path
@@ -185,7 +201,7 @@ def unit(file: str, options: Options, text: str | None) -> Unit:
     defines = options.language_defines()
     flat = _flat(file, text, options, defines)
     target = options.target or toolchain.default_target()
-    flags = toolchain.code_flags(target, options.fast_math)
+    flags = [*toolchain.code_flags(target, options.fast_math), *options.code_flags]
     host = toolchain.host_cpu() if target == "native" else ""
     key = toolchain.cache_key(
         _anywhere(flat),

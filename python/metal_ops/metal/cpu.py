@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from . import coverage, ir, lanes, toolchain
+from . import checks, coverage, ir, lanes, toolchain
 from .reflection import Reflection
 from .wrappers import wrappers
 
@@ -79,6 +79,10 @@ def compile_parts(
         out = work / f"{variant}{i}.o"
         # A kernel's name is marked once.
         marks = ir.mark_names([names[number] for number in parts[i][0]]) * (variant == variants[0])
+        if variant == "checks":
+            checks.back_end(lanes.by_fibers(ir.checked(text + marks)), target, out)
+            _say_stack(out)
+            return [out]
         if variant == "checked":
             # Alone, it is made while somebody waits for it; beside others, it is packed.
             level = "-O1" if len(variants) > 1 else "-O0"
@@ -113,7 +117,7 @@ def compile_tables(text: str, target: str, variants: Sequence[str], work: Path) 
     for variant in variants:
         if variant == "wide":
             continue  # of what has no code
-        text = ir.checked(part) if variant == "checked" else ir.unchecked(part)
+        text = ir.checked(part) if variant in ("checked", "checks") else ir.unchecked(part)
         objects.append(work / f"tables_{variant}.o")
         command = [toolchain.clang(), "-x", "ir", "-O0", "-fPIC", "-c", "-w", "-"]
         toolchain.run(

@@ -8,6 +8,7 @@ each kernel is (METALLIB_DEFERRED_SYMBOL). The runtime gives it to `metal --from
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import json
@@ -16,6 +17,7 @@ import sys
 import tempfile
 import zlib
 from collections.abc import Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
 # What compiles is imported where it is called: it takes longer to import than a kernel to find in the cache.
 
 SUFFIX = ".deferred"
-FORMAT = 1  # of these files; the cache has them by it
+FORMAT = 2  # of these files; the cache has them by it
 
 
 def compile_deferred(
@@ -68,6 +70,8 @@ def compile_deferred(
         head = {
             "digest": one.key,
             "file": file,
+            "source": one.source,
+            "options": {f.name: getattr(options, f.name) for f in fields(options)},
             "names": names,
             "constants": [constant.name for constant in reflection.constants],
             "target": one.target,
@@ -195,10 +199,13 @@ def index(objects: Sequence[str]) -> str:
             head = json.loads(opened.readline())
         files.append([os.path.abspath(file + SUFFIX), head["digest"]])
         kernels |= {name: [number, i] for i, name in enumerate(head["names"])}
-    return json.dumps({"files": files, "kernels": kernels})
+    # Sources are named as the compiler was told of them: from the folder where it ran, and this does.
+    return json.dumps({"files": files, "kernels": kernels, "folder": os.getcwd()})
 
 
-def code(text: str, kernels: Sequence[str], checked: bool, widest: bool) -> bytes:
+def code(
+    text: str, kernels: Sequence[str], checked: bool, widest: bool, checks: bool = False
+) -> bytes:
     """A .metallib of these kernels alone.
 
     Args:
@@ -206,6 +213,7 @@ def code(text: str, kernels: Sequence[str], checked: bool, widest: bool) -> byte
       kernels: their names.
       checked: whether their accesses are checked.
       widest: whether this processor has AVX-512, for shaders that ask for it.
+      checks: the kernels of HOSTMETAL_CHECK instead, made of their sources.
 
     Raises:
       CompileError: what they are made of is not there any more.
@@ -220,10 +228,43 @@ def code(text: str, kernels: Sequence[str], checked: bool, widest: bool) -> byte
     objects, target = [], ""
     for file, numbers in wanted.items():
         place, digest = contents["files"][file]
+        if checks:
+            head = _File(Path(place), digest).head
+            if "source" not in head:  # of a compiler that did not keep it
+                raise CompileError(
+                    "metal: error: HOSTMETAL_CHECK compiles kernels from their sources, which the library does not name; "
+                    "run 'make metal' again"
+                )
+            names = [name for name in kernels if contents["kernels"][name][0] == file]
+            objects += _with_checks(head, contents["folder"], names)
+            continue
         data, used = _code_of(Path(place), digest, sorted(numbers), checked, widest)
         objects.append(data)
         target = max(target, used)  # x86-64-v4 after x86-64-v3
-    return link(objects, target)
+    return link(objects, target or None)
+
+
+def _with_checks(head: dict[str, Any], folder: str, kernels: Sequence[str]) -> list[bytes]:
+    """The objects of some kernels of one file for HOSTMETAL_CHECK. The IR that is kept does not know where in the source
+    it comes from."""
+    from .compiler import Options, unit
+    from .on_demand import compile_objects
+
+    given: dict[str, Any] = {
+        k: tuple(v) if isinstance(v, list) else v for k, v in head["options"].items()
+    }
+    file = head["file"]
+    with contextlib.chdir(folder):
+        try:
+            same = unit(file, Options(**given), None).source == head["source"]
+        except CompileError:
+            same = False
+        if not same:
+            raise CompileError(
+                f"metal: error: HOSTMETAL_CHECK compiles '{os.path.join(folder, file)}' anew, which is not as it was when the "
+                "library was built; run 'make metal' again"
+            )
+        return compile_objects(file, Options(**{**given, "checks": True}), None, kernels)[0]
 
 
 def _code_of(
@@ -291,10 +332,12 @@ def has_wide_vectors() -> bool:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """`metal --from-deferred <output> plain|checked|widest <kernel>...`, what index() said as standard input."""
+    """`metal --from-deferred <output> plain|checked|widest|checks <kernel>...`, what index() said as standard input."""
     out, kind, *kernels = (sys.argv if argv is None else argv)[2:]
     try:
-        Path(out).write_bytes(code(sys.stdin.read(), kernels, kind == "checked", kind == "widest"))
+        text = sys.stdin.read()
+        kinds = [kind == name for name in ("checked", "widest", "checks")]
+        Path(out).write_bytes(code(text, kernels, *kinds))
     except CompileError as error:
         print(error, file=sys.stderr)
         return 1

@@ -30,7 +30,33 @@ def flatten(file: str, text: str | None, flags: list[str], defines: list[str]) -
             said,
         )
         raise CompileError(re.sub(r"^\d+ errors? generated\.\n", "", said, flags=re.M).rstrip("\n"))
-    return done.stdout.replace("<stdin>", file)
+    return _with_own_lines(done.stdout.replace("<stdin>", file))
+
+
+_CONTINUES = re.compile(r'#[ \t]*(\d+)[ \t]+"((?:[^"\\]|\\.)*)"(.*)')
+_OWN_LINE = re.compile(r'[ \t]*#[ \t]*line[ \t]+(\d+)(?:[ \t]+("(?:[^"\\]|\\.)*"))?')
+
+
+def _with_own_lines(flat: str) -> str:
+    """Behind an include clang counts a file's lines, whatever a #line before it has said of them."""
+    if not re.search(r"^[ \t]*#[ \t]*line\b", flat, re.M):
+        return flat
+    rows = []
+    said: dict[str, tuple[int, str]] = {}  # by file: what to add to its lines, and its other name
+    file, number = "", 1
+    for row in flat.split("\n"):
+        if continues := _CONTINUES.match(row):
+            number, file = int(continues[1]), continues[2]
+            if file in said:
+                more, name = said[file]
+                row = f"# {number + more} {name}{continues[3]}"
+        else:
+            number += 1
+            if own := _OWN_LINE.match(row):
+                name = said[file][1] if file in said else f'"{file}"'
+                said[file] = (int(own[1]) - number, own[2] or name)
+        rows.append(row)
+    return "\n".join(rows)
 
 
 def definitions(flat: str) -> str:

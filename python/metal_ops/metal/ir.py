@@ -340,22 +340,50 @@ _TLS = re.compile(
     r"^(\s*)(%\S+) = ((?:tail )?call \S*\s*(?:\S+ )?ptr @llvm\.threadlocal\.address\.p0\(ptr .*?(@\S+?)\).*)$"
 )
 _TLS_GLOBAL = re.compile(
-    r"^(@\S+) = internal thread_local(?:\(\w+\))? (?:(?:local_)?unnamed_addr )?global (.+?) (?:zeroinitializer|undef)\b",
+    r"^(@\S+) = internal thread_local(?:\(\w+\))? (?:(?:local_)?unnamed_addr )?global (.+?) "
+    r"(?:zeroinitializer\b|undef\b|null\b|false\b|0(?:\.0+e\+00|x[HR]0+)?(?=,|$))",
     re.M,
 )
 
 
-def instrument(text: str) -> str:
-    """Passes the pointer of every load, store and atomic, and of memory intrinsics, through _msl_check."""
+class Hooks:
+    """What is called before each access of memory: _msl_check, which validation needs."""
+
+    declarations = (
+        "declare ptr @_msl_check(ptr, i64, i32)\ndeclare ptr @_msl_tag_static(ptr, i64)\n"
+    )
+
+    def access(self, pointer: str, size: str, kind: str, line: str) -> str:
+        """The call of which the pointer comes that is used instead.
+
+        Args:
+          kind: "read", "write", "update" (atomic), "atomic read" or "atomic write".
+          line: the instruction.
+        """
+        write = kind in ("write", "update", "atomic write")
+        return f"call ptr @_msl_check(ptr {pointer}, i64 {size}, i32 {int(write)})"
+
+    def variable(self, pointer: str, size: str, name: str, kind: str) -> str:
+        """The call that gives the address of a threadgroup variable, of a type."""
+        return f"call ptr @_msl_tag_static(ptr {pointer}, i64 {size})"
+
+    def other(self, line: str) -> str:
+        """Any other line."""
+        return line
+
+
+def instrument(text: str, hooks: Hooks | None = None) -> str:
+    """Passes the pointer of every load, store and atomic, and of memory intrinsics, through a function of `hooks`."""
+    hooks = hooks or Hooks()
     statics = dict(_TLS_GLOBAL.findall(text))
     out = []
     count = 0
 
-    def pointer_check(pointer: str, size: str, write: bool) -> tuple[str, str]:
+    def pointer_check(pointer: str, size: str, kind: str, line: str) -> tuple[str, str]:
         nonlocal count
         count += 1
         name = f"%.msl{count}"
-        return name, f"  {name} = call ptr @_msl_check(ptr {pointer}, i64 {size}, i32 {int(write)})"
+        return name, f"  {name} = {hooks.access(pointer, size, kind, line)}"
 
     def size_of(kind: str) -> str:
         return f"ptrtoint (ptr getelementptr ({kind}, ptr null, i32 1) to i64)"
@@ -377,18 +405,20 @@ def instrument(text: str) -> str:
             if m := _LOAD.match(line):
                 head, kind, pointer, rest = m.groups()
                 if pointer[0] == "%":
-                    name, call = pointer_check(pointer, bytes_of(kind), False)
+                    how = "atomic read" if "load atomic" in head else "read"
+                    name, call = pointer_check(pointer, bytes_of(kind), how, line)
                     out.append(call)
                     line = f"{head}{kind}, ptr {name}{rest}"
             elif m := _STORE.match(line):
                 head, kind, value, pointer, rest = m.groups()
                 if pointer[0] == "%":
-                    name, call = pointer_check(pointer, bytes_of(kind), True)
+                    how = "atomic write" if "store atomic" in head else "write"
+                    name, call = pointer_check(pointer, bytes_of(kind), how, line)
                     out.append(call)
                     line = f"{head}{kind} {value}, ptr {name}{rest}"
             elif m := _RMW.match(line) or _EXCHANGE.match(line):
                 head, pointer, comma, kind, rest = m.groups()
-                name, call = pointer_check(pointer, bytes_of(kind), True)
+                name, call = pointer_check(pointer, bytes_of(kind), "update", line)
                 out.append(call)
                 line = f"{head}{name}{comma}{kind}{rest}"
         elif "@llvm.mem" in line and (m := _MEMORY.match(line)):
@@ -398,9 +428,13 @@ def instrument(text: str) -> str:
             if variable in statics and not variable.startswith("@_msl_"):
                 count += 1
                 out.append(f"{indent}%.msl{count} = {call}")
-                line = f"{indent}{result} = call ptr @_msl_tag_static(ptr %.msl{count}, i64 {size_of(statics[variable])})"
+                kind = statics[variable]
+                made = hooks.variable(f"%.msl{count}", size_of(kind), variable, kind)
+                line = f"{indent}{result} = {made}"
+        else:
+            line = hooks.other(line)
         out.append(line)
-    out.append("declare ptr @_msl_check(ptr, i64, i32)\ndeclare ptr @_msl_tag_static(ptr, i64)\n")
+    out.append(hooks.declarations)
     return "\n".join(out)
 
 
@@ -420,7 +454,8 @@ def _memory(match: re.Match[str], pointer_check, out: list[str]) -> str:  # type
     for i in (0, 1) if name != "memset" else (0,):
         words = arguments[i].split()
         if words[-1][0] == "%":
-            checked_name, call = pointer_check(words[-1], length, i == 0)
+            how = "write" if i == 0 else "read"
+            checked_name, call = pointer_check(words[-1], length, how, match[0])
             out.append(call)
             arguments[i] = " ".join([*words[:-1], checked_name])
     return head + ", ".join(arguments) + tail

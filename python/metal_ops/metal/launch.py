@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from .abi import abi, number
+from .check_launch import Checks
 from .seal import is_whole
 
 C = ctypes
@@ -156,6 +157,7 @@ class Kernel:
         workers: int = 1,
         textures: Mapping[int, Texture] | None = None,
         samplers: Mapping[int, Sampler] | None = None,
+        checks: Checks | None = None,
     ) -> None:
         """Runs a grid of `threads`, like dispatchThreads:threadsPerThreadgroup:.
 
@@ -168,6 +170,7 @@ class Kernel:
           workers: threads of the CPU to split the threadgroups over.
           textures: by texture index.
           samplers: by sampler index.
+          checks: what to look for, in a library that was compiled for that; `workers` is 1 then.
 
         Raises:
           Fault: in the checked library, an access out of range.
@@ -212,6 +215,7 @@ class Kernel:
         launch.buffers, launch.threadgroup_lengths, launch.constants = bound, lengths, values
         launch.host, launch.fault = C.pointer(self._library.host), C.pointer(fault)
         groups = math.prod(launch.threadgroups)
+        looking = checks.begin(launch, self._table) if checks else None
         size = self._table.scratch_size(launch)
         share = -(-groups // workers)
 
@@ -228,6 +232,8 @@ class Kernel:
         work(0)
         for thread in others:
             thread.join()
+        if checks:
+            checks.end(looking)
         if fault.state:
             raise Fault(
                 {

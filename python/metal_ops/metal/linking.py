@@ -43,8 +43,15 @@ def link(
             files.append(_text_object(later, work))
         checked = checked or all(b"msl_kernels_checked\0" in data for data in objects)
         wide = any(b"msl_kernels_wide\0" in data for data in objects)
-        debug = any(b".debug_info\0" in data for data in objects)
-        counts = any(b"__llvm_covfun\0" in data for data in objects)
+        extras = {
+            name: any(mark in data for data in objects)
+            for name, mark in (
+                ("CHECKS", b"msl kernels with checks\0"),  # checks.MARK
+                ("DEBUG", b".debug_info\0"),
+                ("COVERAGE", b"__llvm_covfun\0"),
+            )
+        }
+        extras["DEBUG"] &= not extras["CHECKS"]  # whose lines are in their sentences
         out = work / "out.metallib"
         command = [
             *(
@@ -53,7 +60,7 @@ def link(
                 "-z",
                 "now",
                 "--gc-sections",
-                *(() if debug or counts else ("--icf=all", "--strip-all")),
+                *(() if extras["DEBUG"] or extras["COVERAGE"] else ("--icf=all", "--strip-all")),
                 "-z",
                 "nostart-stop-gc",
                 "-soname",
@@ -61,10 +68,10 @@ def link(
             ),
             *(
                 "--build-id=none",
-                str(_library_object(target, checked, wide, debug, counts, work)),
+                str(_library_object(target, checked, wide, extras, work)),
                 *map(str, files),
             ),
-            *(_profile_runtime() if counts else ()),
+            *(_profile_runtime() if extras["COVERAGE"] else ()),
             *("-L/lib/x86_64-linux-gnu", "-L/usr/lib/x86_64-linux-gnu", "-L/lib64", "-L/usr/lib64"),
             *("-l:libm.so.6", "-l:libc.so.6", "-o", str(out)),
         ]
@@ -105,11 +112,11 @@ def _text_object(text: str, work: Path) -> Path:
 
 
 def _library_object(
-    target: str, checked: bool, wide: bool, debug: bool, counts: bool, work: Path
+    target: str, checked: bool, wide: bool, extras: dict[str, bool], work: Path
 ) -> Path:
     """library.cc, which every .metallib carries, compiled once a machine, as a file in `work`."""
     host = toolchain.host_cpu() if target == "native" else ""
-    name = f"library-{toolchain.cache_key(target, str(checked), str(wide), '-g' * debug + 'counts' * counts, host)}.o"
+    name = f"library-{toolchain.cache_key(target, str(checked), str(wide), str(extras), host)}.o"
     whole = work / "library.o"
     kept = cache.read(name)
     if kept is not None:
@@ -135,9 +142,8 @@ def _library_object(
         *(
             f"-DMSL_WITH_CHECKED={int(checked)}",
             f"-DMSL_WITH_WIDE={int(wide)}",
-            f"-DMSL_WITH_DEBUG={int(debug)}",
-            f"-DMSL_WITH_COVERAGE={int(counts)}",
-            *["-g"] * debug,
+            *(f"-DMSL_WITH_{name}={int(has)}" for name, has in extras.items()),
+            *["-g"] * extras["DEBUG"],
             f'-DMSL_WIDE_TARGET="{toolchain.WIDE}"',
             "-c",
             str(toolchain.library_root() / "lib" / "library.cc"),

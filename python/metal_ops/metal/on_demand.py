@@ -35,10 +35,18 @@ def compile_library(
     Raises:
       CompileError: with the messages.
     """
+    objects, said = compile_objects(file, options, text, kernels)
+    return link(objects, options.target), said
+
+
+def compile_objects(
+    file: str, options: Options, text: str | None = None, kernels: Sequence[str] = ()
+) -> tuple[list[bytes], str]:
+    """The objects of that library, and the warnings."""
     one = unit(file, options, text)
     made = one.kept()
     if made is not None:
-        return link([made[0]], options.target), made[1]
+        return [made[0]], made[1]
     with tempfile.TemporaryDirectory(prefix="metal-") as folder:
         work = Path(folder)
         kept = cache.read(f"{one.key}.source")
@@ -48,8 +56,7 @@ def compile_library(
             flags = one.flags(work)
             source, reflection, said = one.read(flags)
             if len(reflection.kernels) <= cpu.KERNELS_PER_PART or options.coverage or options.debug:
-                data = one.compile(source, reflection, said, flags, work)
-                return link([data], options.target), said
+                return [one.compile(source, reflection, said, flags, work)], said
             behind = wrappers(reflection)
             module = _Module(
                 source.text,
@@ -61,7 +68,7 @@ def compile_library(
             )
             cache.write(f"{one.key}.source", json.dumps(vars(module)).encode())
         objects = _of(module, one, kernels, work) if kernels else _all(module, one, work)
-    return link(objects, options.target), module.said
+    return objects, module.said
 
 
 @dataclass

@@ -285,6 +285,7 @@ class _Reader:
             position, name, kind, index, self._tree.name(pointee), kind != "CONSTANT" and not pointee.is_const_qualified(),
             reference, own.get("enabled_by"),
             members=None if kind == "THREADGROUP" else self._members.describe(pointee),
+            restrict=type_.is_restrict_qualified(),
         )  # fmt: skip
 
     def _is_only_declared(self, type_: Any) -> bool:

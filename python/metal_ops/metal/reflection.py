@@ -25,6 +25,7 @@ class Argument:
     elements: int = 1  # of an array of textures, which has an argument for each
     element: int = 0
     members: str | None = None  # of a struct, as members.py writes them
+    restrict: bool = False
 
 
 @dataclass

@@ -17,8 +17,16 @@ VERSION = "1"
 NAME_MARK = "msl kernel "  # begins a symbol for each kernel, which the linker compares
 # Sources of the compiler on which the code that it makes does not depend.
 NO_STAGE = {
-    *("__init__.py", "__main__.py", "cache.py", "cli.py", "deferred.py", "errors.py", "launch.py"),
-    *("linking.py", "seal.py"),
+    *(
+        "__init__.py",
+        "__main__.py",
+        "cache.py",
+        "check_launch.py",
+        "cli.py",
+        "deferred.py",
+        "errors.py",
+    ),
+    *("launch.py", "linking.py", "seal.py"),
 }
 
 
@@ -206,6 +214,11 @@ def cache_key(*parts: str) -> str:
     for part in parts:
         digest.update(part.encode() + b"\0")
     return digest.hexdigest()[:40]
+
+
+def digest(text: str) -> str:
+    """A short name for a text."""
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def run(command: list[str], what: str, text: str | None = None) -> str:

@@ -221,6 +221,7 @@ def _arguments(number: int, kernel: Kernel, constants: dict[str, int]) -> str:
     for a in kernel.arguments:
         flags = ["METALLIB_ARG_WRITTEN"] * a.written + ["METALLIB_ARG_REFERENCE"] * a.reference
         flags += ["METALLIB_ARG_UNUSED"] * (a.position not in kernel.used)
+        flags += ["METALLIB_ARG_RESTRICT"] * a.restrict
         enabled = -1
         if a.enabled_by is not None:
             flags.append("METALLIB_ARG_OPTIONAL")

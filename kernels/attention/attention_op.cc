@@ -101,7 +101,7 @@ void Inputs(OpBuilder& op) {
       .Sizes("value_size", "1 to 256", IsHeadSize);
 }
 
-// What the forward pass has left.
+// The values that the forward pass has saved.
 void Saved(OpBuilder& op) {
   op.Input("outputs: T", "[batch, heads, queries, value_size]",
            "As ScaledDotProductAttention gave it.")

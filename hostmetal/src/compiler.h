@@ -21,7 +21,7 @@ struct CompileJob {
   bool checked = false;  // kernels whose accesses are checked, instead of the others
   // Code of these alone. Empty: of all, or of none where there are many (METALLIB_KERNEL_ABSENT).
   std::vector<std::string> kernels;
-  bool deferred = false;  // `source` is what Module::Deferred says
+  bool deferred = false;  // `source` is the text of Module::Deferred
 };
 
 // What HOSTMETAL_DEBUG and HOSTMETAL_COVERAGE ask of the compiler, as its arguments.

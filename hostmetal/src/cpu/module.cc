@@ -197,7 +197,7 @@ std::shared_ptr<Module> LoadModuleFile(const std::string& path, bool checked, Fa
     *failure = {code, "[newLibrary] '" + path + "' " + what};
     return nullptr;
   };
-  // A pipe would wait for whoever writes to it.
+  // A pipe would wait for a writer.
   int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   struct stat info;
   if (fd < 0 || fstat(fd, &info) != 0) {

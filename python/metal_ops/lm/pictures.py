@@ -1,4 +1,4 @@
-"""The pictures of a run: how the loss fell, and what each head looks at."""
+"""The pictures of a run: how the loss fell, and the attention of each head."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def losses(path: Path, history: list[dict[str, float]], title: str) -> None:
 
 
 def attention(path: Path, text: str, weights: np.ndarray) -> None:
-    """What each character of a text looks at, a square for each head, as a PNG.
+    """The attention of each character of a text, a square for each head, as a PNG.
 
     Args:
       path: Where to.

@@ -90,7 +90,7 @@ def train_run(
 
     Args:
       trainer: New or loaded.
-      folder: Of the run; made on the first write.
+      folder: Folder of the run; made on the first write.
       data: Where the text is, for the checkpoint.
       console: Where progress goes.
       checkpoint_every: Seconds of training between checkpoints.

@@ -1,5 +1,5 @@
-"""The pages of benchmarks/results, one a group: `python -m benchmarks --record` writes them, the documentation's build
-and tests read them. They are the record itself; there is no other file. Needs nothing but Python.
+"""The pages of benchmarks/results, one per group: `python -m benchmarks --record` writes them, the
+documentation's build and tests read them. They are the record itself; there is no other file. Needs nothing but Python.
 """
 
 from __future__ import annotations

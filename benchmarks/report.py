@@ -14,7 +14,7 @@ from benchmarks.registry import Case
 
 
 def table(case: Case, rows: list[Row]) -> Table:
-    """A case for the terminal. Ratios are to the first row, ours; what beats it is red."""
+    """A case for the terminal. Ratios are to the first row, ours; faster ones are red."""
     shown = Table(title=case.title, title_justify="left", title_style="bold")
     shown.add_column("contender")
     for heading in ("median ms", "quartiles", f"M {case.unit}/s", "time / ours"):

@@ -11,13 +11,11 @@ from .messages import Message, Place
 if TYPE_CHECKING:
     from .syntax_tree import SyntaxTree
 
-_RENDERING = "belong to rendering, which this compute compiler has not"
+_RENDERING = "belong to rendering, which this compute compiler does not have"
 _NOT = "not supported by this compute compiler"
 _FRAGMENTS = f"derivatives and other fragment functions {_RENDERING}"
-_TILES = "image blocks belong to tile shading, which this compute compiler has not"
-_PIXELS = (
-    "pixel data types (rgba8unorm) are those of image blocks, which this compute compiler has not"
-)
+_TILES = "image blocks belong to tile shading, which this compute compiler does not have"
+_PIXELS = "pixel data types (rgba8unorm) are those of image blocks, which this compute compiler does not have"
 _MESHES = f"mesh shaders {_RENDERING}"
 _RAYS = f"ray tracing is {_NOT}"
 _COMMANDS = f"indirect command buffers that a shader encodes are {_NOT}"

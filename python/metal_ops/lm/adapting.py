@@ -114,8 +114,8 @@ def train(arguments: argparse.Namespace, console: Console, workers: Workers | No
             workers,
         )
     console.print(
-        f"Base: {base}, {trainer.held_out():.3f} bits a byte of the text that is held back. An adapter of rank {rank} "
-        "beside it.",
+        f"Base: {base}, {trainer.held_out():.3f} bits per byte of the text that is held back. An adapter of rank "
+        f"{rank} beside it.",
         highlight=False,
         soft_wrap=True,
     )

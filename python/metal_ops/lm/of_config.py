@@ -87,7 +87,7 @@ _HARMLESS = frozenset(
         "unsloth_fixed", "unsloth_version", "use_bfloat16", "use_cache", "use_flash_attention",
     )
 )  # fmt: skip
-# Fields that are refused, and what to do; other ones that are not known are refused, too.
+# Fields that are refused, and their remedies; other ones that are not known are refused, too.
 _REFUSED = {
     "quantization_config": "its weights are quantized; take the model's folder in BF16 or F16, or a .gguf of it",
     "quantization": "its weights are quantized; take the model's folder in BF16 or F16, or a .gguf of it",

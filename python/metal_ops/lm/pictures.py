@@ -17,7 +17,7 @@ def losses(path: Path, history: list[dict[str, float]], title: str) -> None:
     seconds = [point["seconds"] for point in history]
     for name, label in (("loss", "training"), ("held_out", "held back")):
         axes.plot(seconds, [point[name] for point in history], "o-", ms=3.5, label=label)
-    axes.set(xlabel="training time, s", ylabel="bits a byte", title=title)
+    axes.set(xlabel="training time, s", ylabel="bits per byte", title=title)
     axes.grid(alpha=0.3)
     axes.legend()
     with atomic(path) as temporary:

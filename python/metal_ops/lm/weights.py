@@ -15,7 +15,7 @@ from .fields import WeightsError
 
 INDEX = "model.safetensors.index.json"
 _TYPES = ("F32", "F16", "BF16", "F64")
-# Weights in files that are not read, by the ends of their names, and what makes those of them that are.
+# Weights in files that are not read, by the ends of their names, and the programs that convert them.
 _CONVERTED = (
     "make safetensors of it by transformers: "
     "AutoModelForCausalLM.from_pretrained(folder).save_pretrained(folder)"

@@ -1,8 +1,8 @@
 """TensorFlow's ops on the device against its CPU kernels: `python -m benchmarks.device_ops [--quick] [--record]`.
 
-Which ops there are says TensorFlow's registry: those with a kernel for the device. What each is called
-with is in device_arguments.py, sizes of networks' layers are in device_layers.py. With --record it writes
-benchmarks/results/device_ops.md, or of a processor without AVX-512 a page of its own.
+The ops are those in TensorFlow's registry with a kernel for the device. Their arguments are in device_arguments.py,
+sizes of networks' layers are in device_layers.py. With --record it writes benchmarks/results/device_ops.md, or of a
+processor without AVX-512 a page of its own.
 """
 
 from __future__ import annotations

@@ -49,10 +49,10 @@ def record(
     """Writes a case into its group's page.
 
     Args:
-      case: What was measured.
+      case: The measured case.
       rows: The first is ours.
-      machine: What benchmarks.machine says.
-      measured: What benchmarks.provenance says of the run.
+      machine: The result of benchmarks.machine.
+      measured: benchmarks.provenance's description of the run.
       titles: Those of the group's cases in order.
     """
     run = pages.Run(measured["commit"], measured["date"], tuple(machine.items()))

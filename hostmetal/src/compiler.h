@@ -24,7 +24,7 @@ struct CompileJob {
   bool deferred = false;  // `source` is the text of Module::Deferred
 };
 
-// What HOSTMETAL_DEBUG and HOSTMETAL_COVERAGE ask of the compiler, as its arguments.
+// The requests of HOSTMETAL_DEBUG and HOSTMETAL_COVERAGE to the compiler, as its arguments.
 std::vector<std::string> AskedByEnvironment();
 
 // The bytes of the .metallib. HOSTMETAL_PYTHON names the interpreter and HOSTMETAL_COMPILER the

@@ -157,7 +157,7 @@ class LogSource {
 class Stream {
  public:
   virtual ~Stream() = default;
-  // Of what is given from now on.
+  // For all later commands.
   void UseLogs(LogSource* logs) { logs_ = logs; }
   // The commands are independent of each other and may overlap.
   virtual Failure Dispatch(const DispatchCommand* commands, size_t count) = 0;

@@ -1,8 +1,8 @@
 """`python -m tools.reference`: writes the generated pages into docs/, where git ignores them.
 
-What is recorded (tools/reference/records.py) comes first: `--dtypes` asks which op has kernels of which dtypes;
-`--measure` measures all errors as well, `--measure ScaleShift` those of that op of this library's alone. Facts that
-need the Metal device are asked of a process of its own, as a loaded device stays for the life of a process.
+Records (tools/reference/records.py) come first: `--dtypes` asks which op has kernels of which dtypes; `--measure`
+measures all errors as well, `--measure ScaleShift` those of that op of this library's alone. Facts that need the Metal
+device are asked of a process of its own, as a loaded device stays for the life of a process.
 """
 
 from __future__ import annotations

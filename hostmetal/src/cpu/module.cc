@@ -24,8 +24,8 @@
 namespace hostmetal {
 namespace {
 
-// Of an open file, for dlopen(). A debugger opens it, too, in a process of its own: /proc/self would be
-// its own there, and gdb would wait for a pipe.
+// The path of an open file, for dlopen(). A debugger opens it, too, in a process of its own: /proc/self
+// would be its own there, and gdb would wait for a pipe.
 std::string PathOf(int fd) {
   const std::string file = "/fd/" + std::to_string(fd);
   const std::string path = "/proc/" + std::to_string(getpid()) + file;

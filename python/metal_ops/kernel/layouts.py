@@ -304,8 +304,8 @@ def lay_out(where: str, layout: Layout, value: Any, single: bool) -> np.ndarray[
 
     Args:
       where: The kernel and the argument in messages.
-      layout: Of one value.
-      value: Of Python or NumPy.
+      layout: Layout of one value.
+      value: A value of Python or NumPy.
       single: Whether it has to be exactly one.
 
     Raises:

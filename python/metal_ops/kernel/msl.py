@@ -221,7 +221,7 @@ def holds(dtype: tf.DType, value: Any) -> bool:
 
 
 def unheld(dtype: tf.DType, value: Any) -> str:
-    """What to say of a number that is none of the dtype's."""
+    """The error of a number that is none of the dtype's."""
     return " ".join(_arguments.unheld(value, dtype))
 
 

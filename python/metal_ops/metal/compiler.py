@@ -69,7 +69,7 @@ class Options:
 
     @property
     def code_flags(self) -> tuple[str, ...]:
-        """Of clang's front end, besides toolchain.code_flags."""
+        """Flags of clang's front end, besides toolchain.code_flags."""
         return checks.FLAGS if self.checks else ()
 
     def language_defines(self, processor: str = "CPU") -> list[str]:
@@ -124,7 +124,7 @@ class Unit:
       flat: its text with its includes.
       key: the cache's name for all of this.
       wide: whether it asks for code for wider vectors as well.
-      beside: clang's flags for what is said of the source beside its code.
+      beside: clang's flags for descriptions of the source beside its code.
       kept_source: the file that has the text of a source that is none.
     """
 

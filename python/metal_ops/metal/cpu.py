@@ -56,7 +56,7 @@ def compile_text(
     whole = edit(whole) if edit else whole
     if ir.for_debugger(whole):
         whole = ir.with_users_lines(whole)
-    # What describes a source beside its code is one piece.
+    # The description of a source beside its code is one piece.
     if ir.for_debugger(whole) or coverage.counts(whole):
         parts = [(list(range(len(reflection.kernels))), whole)]
     else:

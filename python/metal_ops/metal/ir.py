@@ -60,7 +60,8 @@ def prepare(text: str, constants: list[str]) -> str:
         "@_msl_matrices_apart = internal constant i32 0, align 4",
         text,
     )
-    # gdb finds arguments where a function begins by what is usual for "clang ", which distributions put their names before.
+    # gdb finds arguments where a function begins by the usual code of "clang ", which distributions put their names
+    # before.
     text = re.sub(r'(\bproducer: ")[^"]*?(?=clang version )', r"\1", text)
     return guard_divisions(text) + "".join(map(_constant_storage, constants))
 
@@ -250,7 +251,7 @@ def split(text: str, per_part: int) -> list[tuple[list[int], str]]:
 def by_thread(text: str) -> bool:
     """Whether a module's kernels run thread by thread: what one writes into a log says which thread it was, and a debugger
     shows one."""
-    # The front end leaves calls out where os_log is not compiled. Of lanes in a loop, all would be counted.
+    # The front end leaves calls out where os_log is not compiled. In lanes of a loop, all would be counted.
     called = ("call void @_msl_log(", "call void @llvm.instrprof.increment(")
     return any(call in text for call in called) or for_debugger(text)
 
@@ -266,8 +267,8 @@ _DEBUGGED = re.compile(r"^(define [^\n]*) !dbg (!\d+)( \{\n.*?^\}\n)", re.M | re
 def with_users_lines(text: str) -> str:
     """A module whose debug information is of the user's functions alone.
 
-    A debugger passes by functions that have no lines, and what is inlined of them has the line of the call. The loop over
-    threads keeps its own.
+    A debugger passes by functions that have no lines, and code inlined from them has the line of the call. The loop
+    over threads keeps its own.
     """
     files = dict(re.findall(r'^(!\d+) = !DIFile\(filename: "([^"]*)"', text, re.M))
     found = re.findall(
@@ -348,7 +349,7 @@ _TLS_GLOBAL = re.compile(
 
 
 class Hooks:
-    """What is called before each access of memory: _msl_check, which validation needs."""
+    """The calls before each access of memory: _msl_check, which validation needs."""
 
     declarations = (
         "declare ptr @_msl_check(ptr, i64, i32)\ndeclare ptr @_msl_tag_static(ptr, i64)\n"

@@ -88,7 +88,7 @@ def link(
 
 
 def _profile_runtime() -> list[str]:
-    """What counters need, and that a library which writes them in the end stays until then."""
+    """The library that counters need; one that writes them in the end stays until then."""
     folder = toolchain.resources() / "lib"
     for place in (
         *folder.glob("linux/libclang_rt.profile-*"),

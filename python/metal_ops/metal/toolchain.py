@@ -68,7 +68,7 @@ FAST = [
 
 
 def program(name: str, variable: str, package: str) -> str:
-    """A tool of LLVM 19, or what an environment variable names.
+    """A tool of LLVM 19, or the one in an environment variable.
 
     Raises:
       CompileError: it is not there; the sentence names the package.

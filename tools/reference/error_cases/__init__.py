@@ -1,4 +1,4 @@
-"""The cases over which docs/errors.jsonl is measured, one file an area: ops on both devices against float64 oracles.
+"""The cases over which docs/errors.jsonl is measured, one file per area: ops on both devices against float64 oracles.
 
 Each file has `cases()`, which yields (op, dtype, a function that computes it where it is called, the right result).
 """

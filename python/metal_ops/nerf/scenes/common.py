@@ -354,7 +354,7 @@ def say_background(
       pixels: The images.
       has_alpha: Whether the files have alpha. Photographs saved as RGBA do, and all of it is 255.
       where: The file, for the note.
-      else_: What is assumed where images say nothing.
+      else_: The assumption where images say nothing.
     """
     if has_alpha and int(pixels[..., 3].min()) < 255:
         return True, []

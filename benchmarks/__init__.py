@@ -1,1 +1,1 @@
-"""Speed of metal_ops beside what a user would pick instead: `python -m benchmarks`, or `make bench`."""
+"""Speed of metal_ops beside a user's alternatives: `python -m benchmarks`, or `make bench`."""

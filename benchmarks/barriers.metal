@@ -1,5 +1,5 @@
-// Kernels of threads that meet, each beside the same work as loops over the threads between two
-// barriers: what a compiler that has no fiber a thread would make of it.
+// Kernels with barriers, each beside the same work as loops over the threads between two barriers:
+// the code of a compiler that does without a fiber per thread.
 #include <metal_stdlib>
 using namespace metal;
 
@@ -47,7 +47,7 @@ kernel void rms_loops(device const float* x [[buffer(0)]], device float* y [[buf
   }
 }
 
-// Rows of 1024 in order; a thread a value.
+// Rows of 1024 in order; a thread per value.
 inline void exchange(threadgroup float* a, uint i, uint j, uint k) {
   const uint other = i ^ j;
   if (other <= i) return;

@@ -1,4 +1,4 @@
-"""What HOSTMETAL_CHECK costs: `python -m benchmarks.checks` prints the table of docs/find-the-race.md.
+"""The cost of HOSTMETAL_CHECK: `python -m benchmarks.checks` prints the table of docs/find-the-race.md.
 
 Each figure is the CPU time of a launch, as a multiple of the same kernel's by fibers and without checks: the best of
 three.

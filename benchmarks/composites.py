@@ -1,4 +1,4 @@
-"""Hash encoding out of stock TensorFlow ops, the ways people write it: what `metal_ops.hash_encode` replaces."""
+"""Hash encoding out of stock TensorFlow ops, the ways people write it, which `metal_ops.hash_encode` replaces."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def _signed(value: int) -> int:
 
 
 def _factors(grid: HashGrid, level: int) -> tuple[list[int], bool]:
-    """What corners are multiplied by, and whether the level is hashed. For levels of the kind "hash"."""
+    """The factors of corners, and whether the level is hashed. For levels of the kind "hash"."""
     size, resolution = int(grid.level_sizes[level]), int(grid.resolutions[level])
     if resolution**grid.n_dims <= size:
         return [resolution**d for d in range(grid.n_dims)], False

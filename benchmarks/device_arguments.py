@@ -1,4 +1,5 @@
-"""What benchmarks.device_ops calls ops with. One that RULES does not name gets tensors of one shape for all inputs."""
+"""The arguments with which benchmarks.device_ops calls ops. One that RULES does not name gets tensors of one shape
+for all inputs."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ import tensorflow as tf
 from tensorflow.python.framework import op_def_registry
 
 SIDE = 1024  # of the square that most tensors are
-# Of several types that an op has kernels for, the first of these.
+# Among several types that an op has kernels for, the first of these.
 TYPES = ("float32", "int64", "int32", "bool", "uint8", "complex64")
 
 Arguments = dict[str, Any]
@@ -175,7 +176,7 @@ def _partitions(n: int) -> Arguments:
     return {"partitions": parts, "num_partitions": 8, "stitched": stitched}
 
 
-def _picture(n: int) -> Arguments:  # what changes an image's size is given half of it
+def _picture(n: int) -> Arguments:  # ops that change an image's size get half of it
     n_images, height, width, channels = _image(n)
     half = (n_images, height // 2, width // 2, channels)
     boxes = np.tile(np.array([0.1, 0.1, 0.8, 0.9], np.float32), (8, 1))
@@ -333,9 +334,7 @@ def _fractional(n: int) -> Arguments:
         "orig_input": image,
         "orig_output": pooled,
     }
-    places = np.arange(
-        0, n // 2 + 1, 2
-    )  # what TensorFlow compares: windows of two, and their largest
+    places = np.arange(0, n // 2 + 1, 2)  # TensorFlow's cases: windows of two, and their largest
     pooled[:] = image.reshape(1, n // 4, 2, n // 4, 2, 4).max((2, 4))
     return pools | {
         "out_backprop": pooled,
@@ -362,8 +361,8 @@ def _boxes(n: int) -> Arguments:
     return scored | limits | {"score_threshold": np.float32(0)}
 
 
-# Whatever an op has of these inputs and attributes it gets; the first pattern that matches counts. What is named in
-# none, a tensor or a variable, is a square.
+# Whatever an op has of these inputs and attributes it gets; the first pattern that matches counts. Inputs that no
+# pattern names, tensors or variables, are squares.
 RULES: tuple[tuple[str, Callable[[int], Arguments]], ...] = (
     ("ResizeNearestNeighborGrad", lambda n: _resized(n) | {"size": [size // 2 for size in _image(n)[1:3]]}),
     ("Resize(Bilinear|NearestNeighbor).*", _resized),
@@ -486,7 +485,7 @@ RULES: tuple[tuple[str, Callable[[int], Arguments]], ...] = (
 )  # fmt: skip
 
 
-# What tf.raw_ops call otherwise than the registry does.
+# Names in tf.raw_ops that differ from the registry's.
 RENAMED = {
     ("", "reduction_indices"): "axis",
     ("", "split_dim"): "axis",
@@ -497,7 +496,7 @@ RENAMED = {
 
 
 def argument_name(op: str, name: str) -> str:
-    """What tf.raw_ops calls an argument that the op's definition and its kernels call `name`."""
+    """The name in tf.raw_ops of an argument that the op's definition and its kernels call `name`."""
     return RENAMED.get((op, name)) or RENAMED.get(("", name), name)
 
 
@@ -515,7 +514,7 @@ def as_dtype(value: Any, dtype: str) -> np.ndarray:
 def arguments(
     op: str, types: dict[str, str], side: int = SIDE, given: Arguments | None = None
 ) -> Arguments:
-    """What the op is called with, its type attributes being `types`: arrays are tensors, functions make variables.
+    """The arguments of the op, its type attributes being `types`: arrays are tensors, functions make variables.
 
     `given` are the inputs and attributes in place of those that a rule makes.
     """

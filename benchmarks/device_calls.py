@@ -27,7 +27,8 @@ Types = dict[str, str]
 
 
 def combinations(op: str, kernel_list: list[Any]) -> Iterator[tuple[Types, set[str]]]:
-    """The op's type attributes, and what is read in host memory then, for all that kernels are registered for.
+    """The op's type attributes, and the inputs that are read in host memory then, for all that kernels are registered
+    for.
 
     Attributes that no kernel asks about, mostly those of shapes, take turns.
     """
@@ -73,7 +74,7 @@ def in_two_parts(value: Any, dtype: str) -> np.ndarray:
 
 
 class Start:
-    """What a variable begins with."""
+    """The initial value of a variable."""
 
     def __init__(self, value: np.ndarray) -> None:
         self.value = value
@@ -88,7 +89,7 @@ def inputs(op: str) -> Iterator[tuple[str, Any]]:
 
 
 def typed_arguments(op: str, types: Types, side: int = SIDE) -> Arguments:
-    """What the op is called with: each input is an array, or a list of some, of just its dtype."""
+    """The arguments of the op: each input is an array, or a list of some, of just its dtype."""
     given = arguments(op, types, side)
     inferred = set()
     for name, argument in inputs(op):
@@ -133,7 +134,7 @@ def widened(op: str, given: Arguments, types: Types, wider: dict[str, str]) -> A
 
 
 def call(op: str, given: Arguments, device: str, host: Collection[str] = ()) -> list[tf.Tensor]:
-    """Results, and what variables hold afterwards."""
+    """Results, and the variables' values afterwards."""
     keep: list[Any] = []
     ready = placed(given, device, set(host), keep)
     with tf.device(device):
@@ -143,7 +144,7 @@ def call(op: str, given: Arguments, device: str, host: Collection[str] = ()) -> 
 
 
 def on_cpu(op: str, given: Arguments, types: Types, same: bool = False) -> list[np.ndarray]:
-    """What the CPU finds in the widest floats that it has kernels for."""
+    """The CPU's results in the widest floats that it has kernels for."""
     halves = {name: wide for name, wide in WIDER.items() if wide == "float32"}
     for wider in () if same else (WIDER, halves):
         with contextlib.suppress(

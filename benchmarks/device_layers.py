@@ -43,10 +43,10 @@ def _pool(batch: int) -> Arguments:
 def layers(
     batch: int = BATCH, cell_batch: int = CELL_BATCH
 ) -> Iterator[tuple[str, str, Callable[[], Arguments]]]:
-    """Of each row the layer, the op and what makes its arguments."""
+    """For each row the layer, the op and the function that makes its arguments."""
     convolutions = ("Conv2D", "Conv2DBackpropInput", "Conv2DBackpropFilter")
     norms = ("FusedBatchNormV3", "FusedBatchNormGradV3")
-    for op in convolutions[::2]:  # nobody asks for an image's gradient
+    for op in convolutions[::2]:  # the gradient of an image is not needed
         yield "ResNet-50, 7 x 7 / 2 of 3", op, lambda: _convolution(batch, 224, 3, 64, 7, 2)
     yield "ResNet-50, 3 x 3 / 2", "MaxPool", lambda: _pool(batch)
     for size, channels in STAGES:

@@ -1,8 +1,8 @@
 """TensorFlow's ops on the device against its CPU kernels: `python -m benchmarks.device_ops [--quick] [--record]`.
 
-Which ops there are says TensorFlow's registry: those with a kernel for the device. What each is called
-with is in device_arguments.py, sizes of networks' layers are in device_layers.py. With --record it writes
-benchmarks/results/device_ops.md, or of a processor without AVX-512 a page of its own.
+The ops are those in TensorFlow's registry with a kernel for the device. Their arguments are in device_arguments.py,
+sizes of networks' layers are in device_layers.py. With --record it writes benchmarks/results/device_ops.md, or of a
+processor without AVX-512 a page of its own.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def gpu_kernels() -> dict[str, list[Any]]:
 
 
 def only_in_graphs(op: str) -> bool:
-    """Whether nobody can call it by itself: it changes variables of TensorFlow 1, or only graphs still have it."""
+    """Whether it cannot be called by itself: it changes variables of TensorFlow 1, or only graphs still have it."""
     definition = op_def_registry.get(op)
     removed = 0 < definition.deprecation.version <= tf.version.GRAPH_DEF_VERSION
     return (
@@ -68,7 +68,7 @@ def kernel_texts() -> set[str]:
 
 
 def kernels_beyond(others: Collection[str]) -> dict[str, list[Any]]:
-    """Of TensorFlow's ops, by op: the device's, if `others` are those that were there before it."""
+    """Kernels of TensorFlow's ops, by op: the device's, if `others` are those that were there before it."""
     from metal_ops import raw_ops
 
     own = {name.replace("_", "") for name in dir(raw_ops)}
@@ -84,7 +84,7 @@ def device_kernels() -> dict[str, list[Any]]:
     """Loads the device; the kernels of TensorFlow's ops that came with it, by op."""
     from metal_ops import device
 
-    # What TensorFlow has for any GPU: control flow, iterators, an int32 SquaredDifference.
+    # TensorFlow's kernels for any GPU: control flow, iterators, an int32 SquaredDifference.
     others = kernel_texts()
     device.load()
     return kernels_beyond(others)
@@ -97,7 +97,7 @@ LayerRow = tuple[str, str, float, float]  # layer, op, the same
 
 
 def measure(op: str, kernel_list: list[Any], rounds: int, sizes: Arguments | None = None) -> Row:
-    """Medians of calls in turns, at the sizes of a layer if given; raises what TensorFlow says of the arguments."""
+    """Medians of calls in turns, at the sizes of a layer if given; raises TensorFlow's errors about the arguments."""
     from metal_ops import device
 
     types = chosen_types(op, kernel_list)
@@ -127,7 +127,7 @@ def measure(op: str, kernel_list: list[Any], rounds: int, sizes: Arguments | Non
 
 
 def named_by(described: dict[str, str]) -> str:
-    """What a table's file is named after, besides the program: figures of other vectors say nothing about these."""
+    """The second part of a table's file name, besides the program: figures of other vectors say nothing about these."""
     return "" if described["simd"] == "AVX-512" else f"_{described['simd'].lower()}"
 
 
@@ -137,7 +137,7 @@ def markdown(
     measured: dict[str, Any],
     of_layers: Sequence[LayerRow] = (),
 ) -> str:
-    """The page: what loses first; layers in their order."""
+    """The page: losing rows first; layers in their order."""
     described = machine.describe()
     losing = [row for row in rows if row[3] > LOSES * row[2]]
     lines = [
@@ -197,7 +197,7 @@ def show(op: str, what: str, cpu: float, ours: float) -> None:
 
 @contextlib.contextmanager
 def noted(row: str, failed: dict[str, str]) -> Iterator[None]:
-    """What cannot be measured is a line of the page; the others still are."""
+    """A row that cannot be measured is a line of the page; the others still are."""
     try:
         yield
     except Exception as error:

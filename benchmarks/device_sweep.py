@@ -1,5 +1,5 @@
 """Every op of the device in every dtype combination that it has kernels for, called twice with a few numbers, beside
-what TensorFlow's CPU finds; and the errors of floats, for docs/errors.md and test_every_kernel.py.
+the results of TensorFlow's CPU; and the errors of floats, for docs/errors.md and test_every_kernel.py.
 """
 
 from __future__ import annotations
@@ -44,22 +44,22 @@ ALONE = [
     ("Round", {"T": "int32 int64"}, "the CPU's makes zeros of them: test_elementwise.py"),
     ("StatelessRandomUniformFullInt", {"Tseed": "uint32 uint64"}, "the CPU refuses these seeds"),
 ]  # fmt: skip
-# Of whose results only shapes and dtypes are alike.
+# Ops of whose results only shapes and dtypes are alike.
 UNLIKE = {
     "Empty": "nothing is written",
     "Random(Gamma|PoissonV2|Shuffle|StandardNormal|Uniform|UniformInt)|TruncatedNormal|ParameterizedTruncatedNormal|Multinomial":
         "other numbers with each call: test_random.py, test_variates.py",
     "FractionalMaxPool": "other windows with each call: test_fractional.py",
 }  # fmt: skip
-# What depends on the dtype by more than rounding: the CPU has the same one.
+# Ops that depend on the dtype by more than rounding: the CPU has the same one.
 SAME = "NextAfter|Bitcast|UnsortedSegment(Max|Min)|Stateless.*|Stateful.*"
 # Outputs that are compared, where others are not.
 OUTPUTS = {
     "SelfAdjointEigV2": [0],  # vectors of any sign: test_linalg.py
-    "FusedBatchNorm(V2|V3)?": [0, 1, 2, 3, 4],  # what is reserved for cuDNN is nothing
+    "FusedBatchNorm(V2|V3)?": [0, 1, 2, 3, 4],  # outputs reserved for cuDNN hold nothing
     "FusedBatchNormGrad(V2|V3)?": [0, 1, 2],
 }
-# Whose errors are measured, and one unit in the last place of them.
+# Dtypes whose errors are measured, and one unit in the last place of them.
 UNIT = {"float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7, "complex64": 2.0**-23}
 APART = "apart"
 ByDtype = dict[str, dict[str, float]]
@@ -79,7 +79,7 @@ def named(rows: list[tuple[str, dict[str, str], str]], op: str, types: Types) ->
 
 
 def called(op: str, kernel_list: list[Any]) -> Iterator[tuple[Types, set[str]]]:
-    """The combinations that an op is called with: attributes, and what is in host memory then."""
+    """The combinations that an op is called with: attributes, and the inputs in host memory then."""
     device_arguments.begin_anew()
     for types, host in combinations(op, kernel_list):
         if not named(NOT_CALLED, op, types):
@@ -88,8 +88,8 @@ def called(op: str, kernel_list: list[Any]) -> Iterator[tuple[Types, set[str]]]:
 
 @dataclass
 class Results:
-    """Of one combination: the device's, twice, and the CPU's, in the widest floats that it has kernels for, and in the
-    given ones.
+    """Results of one combination: the device's, twice, and the CPU's, in the widest floats that it has kernels for, and
+    in the given ones.
 
     The CPU's are None where it has no kernel, or was not asked.
     """
@@ -126,7 +126,7 @@ def results(op: str, types: Types, host: set[str], with_cpu: bool = True) -> Res
 
 
 def compared(op: str, found: Results) -> list[int]:
-    """Which results are compared with the CPU's."""
+    """The results that are compared with the CPU's."""
     if found.want is None or of(UNLIKE, op):
         return []
     return of(OUTPUTS, op) or list(range(len(found.got)))
@@ -163,7 +163,7 @@ def wide(x: np.ndarray) -> np.ndarray:
 
 
 def largest_error(got: np.ndarray, want: np.ndarray) -> float:
-    """Of what is finite; that infinities and NaN are where they should be is for the test to see."""
+    """Over finite values; that infinities and NaN are where they should be is for the test to see."""
     finite = np.isfinite(want)
     off, size = (np.abs(x[finite]).max(initial=0) for x in (wide(got) - want, want))
     return float(off / (size or 1.0))

@@ -46,7 +46,7 @@ def metal_variants(inputs: dict[str, np.ndarray], settings: dict[str, Any]) -> t
         weights = tf.constant(inputs.get("incoming", np.float32(1)))
 
     def work() -> tuple[np.ndarray, ...]:
-        # Copied to the host: what the device answers with is made only when somebody asks for it.
+        # Copied to the host: the device's answer is made only on request.
         for _ in range(settings["calls"]):
             results = tuple(value.numpy() for value in run(weights, *tensors))
         return results

@@ -1,5 +1,5 @@
-"""One computation in metal_ops, in stock TensorFlow, in JAX and PyTorch, beside the machine's memory: what the cases of
-losses, activations and encodings have in common."""
+"""One computation in metal_ops, in stock TensorFlow, in JAX and PyTorch, beside the machine's memory: shared by the
+cases of losses, activations and encodings."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ TENSORFLOW = formulas.Library(
 
 @dataclass(frozen=True)
 class Work:
-    """A computation: ours, the formulas that stand for it elsewhere, and what it reads and writes."""
+    """A computation: ours, the formulas that stand for it elsewhere, and the bytes that it reads and writes."""
 
     ours: Callable[..., tf.Tensor]
     stock: dict[str, str]  # name of the row: name of the formula
@@ -45,14 +45,14 @@ class Work:
     # Floats that must be read and written, forwards, and forwards and backwards.
     forward_traffic: tuple[int, int]
     gradient_traffic: tuple[int, int]
-    # In a row: what fits the caches is done in less time than a sleeping thread takes to wake.
+    # In a row: work that fits the caches is done in less time than a sleeping thread takes to wake.
     calls: int = 1
     # Whether XLA, JAX and PyTorch compute every formula of `stock`, and not the first one alone.
     all_everywhere: bool = False
     # "benchmarks.cases.x:name": where a worker with the Metal device finds this again, in x.WORKS.
     on_device: str = ""
-    # What computes for long is compared by the processor's time, of all threads, which others on the machine disturb
-    # less than the wall's; beside it memory has no row.
+    # Long computations are compared by the processor's time, of all threads, which others on the machine disturb less
+    # than the wall's; beside it memory has no row.
     processor_time: bool = False
     note: str = ""
 
@@ -63,7 +63,7 @@ def calls_of(elements: int) -> int:
 
 
 def times(calls: int) -> str:
-    """What a title says of them."""
+    """The words of a title about them."""
     return f", {calls} calls in a row" if calls > 1 else ""
 
 
@@ -117,7 +117,7 @@ def contenders(work: Work, backward: bool, context: Context) -> list[Contender]:
     for name, formula in work.stock.items():
         function = partial(formulas.FORMULAS[formula], TENSORFLOW)
         rows.append(row(f"TensorFlow, {name}", function))
-    # (what the rows are called after their library, formula): the first one is the library's plain row.
+    # (the rows' names after their library, formula): the first one is the library's plain row.
     everywhere = [
         (f", {name}" if i else "", formula)
         for i, (name, formula) in enumerate(work.stock.items())
@@ -179,7 +179,7 @@ def tensorflow(
             tape.watch(sources)
             output = function(*tensors)
         gradients = tape.gradient(output, sources, output_gradients=weights)
-        # That of tf.gather is sparse; whoever wants to go on with it sums it.
+        # That of tf.gather is sparse; a caller that wants to go on with it sums it.
         return output, *map(tf.convert_to_tensor, gradients)
 
     call = tf.function(run, **options) if compiled else run
@@ -200,7 +200,7 @@ EMPTY = "an empty tf.function"
 
 
 def empty_function(arrays: list[Any], calls: int = 1) -> Contender:
-    """What TensorFlow takes to call a graph, whatever is in it."""
+    """TensorFlow's time to call a graph, whatever is in it."""
     tensors = [tf.constant(array) for array in arrays]
     empty = tf.function(lambda first, *rest: first)
 

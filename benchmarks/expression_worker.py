@@ -1,7 +1,8 @@
-"""What the fusion pass finds by pattern, with the pass on and off, on the Metal device ("device") or the CPU ("cpu").
+"""The expressions that the fusion pass finds by pattern, with the pass on and off, on the Metal device ("device") or
+the CPU ("cpu").
 
 Run by benchmarks/peers.py in processes of their own: a loaded device takes the ops of the other rows. Times are the
-processor's, of all threads: what is done is the same on a machine that does other work besides.
+processor's, of all threads: the work is the same on a machine that does other work besides.
 
 settings: graph, a name in GRAPHS; fuses, whether the pass is expected to make one node of it there; calls, how many are
 timed in a row. inputs: a0, a1, ... as the graph takes them.

@@ -17,7 +17,7 @@ except ImportError:  # in a worker, which is run as a script beside this file
 
 @dataclass(frozen=True)
 class Library:
-    """What a formula needs of a library."""
+    """The functions of a library that a formula needs."""
 
     where: Any
     abs: Any
@@ -86,7 +86,7 @@ def sigmoid_focal(m: Library, x: Any, y: Any, alpha: float = 0.25, gamma: float 
 
 
 def softmax_focal(m: Library, x: Any, y: Any, alpha: float = 0.25, gamma: float = 2.0) -> Any:
-    """Targets are one value a class."""
+    """Targets are one value per class."""
     log_p = m.log_softmax(x)
     return m.mean(m.sum_last(-alpha * y * (1 - m.exp(log_p)) ** gamma * log_p))
 
@@ -146,7 +146,7 @@ def swiglu(m: Library, gate: Any, up: Any) -> Any:
 
 
 def rope(m: Library, x: Any, sines: Any, cosines: Any) -> Any:
-    """Of Hugging Face's Llama, with sines and cosines that were made before."""
+    """As in Hugging Face's Llama, with sines and cosines that were made before."""
     half = x.shape[-1] // 2
     a, b = x[..., :half], x[..., half:]
     return m.concat_last([a * cosines - b * sines, a * sines + b * cosines])

@@ -1,7 +1,7 @@
 """A residual block, as stock ops and as one fused op, on the Metal device ("fused") or the CPU ("onednn", "eigen").
 
 Run by benchmarks/peers.py in processes of their own: a loaded device takes the ops of the other rows, and TensorFlow
-decides once a process whether it uses oneDNN.
+decides once per process whether it uses oneDNN.
 
 settings: calls, how many of them are timed in a row. inputs: a0 the image, a1 the filter, a2 the bias, a3 the residual.
 """

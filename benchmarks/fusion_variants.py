@@ -9,7 +9,7 @@ import numpy as np
 
 
 class Repeated:
-    """Work that is timed several calls in a row, and whose results are copied only when somebody compares them."""
+    """Work that is timed several calls in a row, and whose results are copied only for a comparison."""
 
     def __init__(self, work: Callable[[int], Any], calls: int) -> None:
         self._work, self._calls = work, calls
@@ -27,9 +27,9 @@ def on_and_off(
     """The function at "CPU:0", or at "GPU:0", where the Metal device is loaded for it.
 
     Args:
-      body: Of the arrays' tensors.
+      body: A function of the arrays' tensors.
       place: Where tensors and ops are.
-      arrays: What it is given.
+      arrays: Its arguments.
       calls: How many are timed in a row.
       nodes: How many of its nodes the pass makes when it is on.
     """
@@ -41,7 +41,7 @@ def on_and_off(
     on_device = place == "GPU:0"
     if on_device:
         device.load()
-        # What has no kernel on the device must not run elsewhere.
+        # An op without a kernel on the device must not run elsewhere.
         tf.config.set_soft_device_placement(False)
     with tf.device(place):
         tensors = [tf.identity(tf.constant(array)) for array in arrays]

@@ -1,7 +1,7 @@
-// Hash encoding as a plain C++ loop: what the compiled shader is measured against. The algorithm is
-// the shader's (kernels/hash_encode/hash_grid.h), written the way one writes C++, with nothing
-// vectorised by hand. Reads lines: "run" answers with milliseconds, "dump <file>" writes the
-// encoding. Argument: number of threads.
+// Hash encoding as a plain C++ loop: the peer of the compiled shader. The algorithm is the shader's
+// (kernels/hash_encode/hash_grid.h), written the way one writes C++, with nothing vectorised by
+// hand. Reads lines: "run" answers with milliseconds, "dump <file>" writes the encoding. Argument:
+// number of threads.
 
 #include <algorithm>
 #include <atomic>

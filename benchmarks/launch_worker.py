@@ -1,4 +1,4 @@
-"""What encoding a launch costs, run by benchmarks/cases/hostmetal.py in a process of its own: a loaded device stays in
+"""The cost of encoding a launch, run by benchmarks/cases/hostmetal.py in a process of its own: a loaded device stays in
 it. A line in, milliseconds out.
 """
 

@@ -1,4 +1,4 @@
-"""What the figures were taken on: processor, caches, versions. No names of hosts or users."""
+"""The machine of the figures: processor, caches, versions. No names of hosts or users."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 
 def describe() -> dict[str, str]:
-    """The machine and the versions of what is measured."""
+    """The machine and the versions of the measured libraries."""
     return {
         "cpu": _cpu(),
         "cores": str(

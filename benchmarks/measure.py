@@ -19,7 +19,7 @@ ROUNDS = 15
 QUICK_ROUNDS = 5
 FEWEST_ROUNDS = 3
 SECONDS = 25.0
-# A contender this many times slower than ours has shown what it has to show after the fewest rounds.
+# A contender this many times slower than ours needs no more than the fewest rounds.
 FAR_BEHIND = 20
 
 

@@ -25,7 +25,7 @@ VERSION = "through Objective-C and MSL, on hostmetal's CPU driver"
 
 
 class Variant:
-    """Calls in a row, until the device is done; the results are copied when somebody compares them."""
+    """Calls in a row, until the device is done; the results are copied for a comparison."""
 
     def __init__(self, work: Callable[[], Any], calls: int) -> None:
         self._work, self._calls = work, calls
@@ -45,7 +45,7 @@ class Variant:
 
 
 def start() -> Any:
-    """TensorFlow with the device, on which what has no kernel there fails."""
+    """TensorFlow with the device, on which ops without a kernel fail."""
     import tensorflow as tf
 
     from metal_ops import device

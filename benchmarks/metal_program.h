@@ -1,4 +1,4 @@
-// What programs that measure through the Metal API share. Where something is missing or fails they
+// Shared by programs that measure through the Metal API. Where something is missing or fails they
 // end with a sentence.
 
 #ifndef METAL_OPS_BENCHMARKS_METAL_PROGRAM_H_
@@ -79,7 +79,7 @@ inline id<MTLBuffer> Private(id<MTLDevice> device, int64_t bytes) {
                              options:MTLResourceStorageModePrivate];
 }
 
-// NaN everywhere, so that what is not written is seen.
+// NaN everywhere, so that unwritten elements are seen.
 inline void Poison(id<MTLCommandQueue> queue, id<MTLBuffer> buffer) {
   id<MTLCommandBuffer> commands = [queue commandBuffer];
   id<MTLBlitCommandEncoder> blit = [commands blitCommandEncoder];
@@ -113,7 +113,7 @@ inline double Median(std::vector<double> v) {
   return v[v.size() / 2];
 }
 
-// The norm of what differs, by that of `expected`.
+// The norm of the difference, by that of `expected`.
 inline double RelativeError(const std::vector<float>& expected, const std::vector<float>& got) {
   double above = 0, below = 0;
   for (size_t i = 0; i < expected.size(); ++i) {

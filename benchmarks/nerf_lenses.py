@@ -45,13 +45,13 @@ def cameras(kind: str, count: int, offset: float, size: int) -> Cameras:
 
 
 def pictures(of: Cameras, name: str) -> Views:
-    """What they see."""
+    """The cameras' pictures."""
     images = [render_view(still_life(), of, view, 2) for view in range(len(of))]
     return Views(tuple(f"{name}_{view:03d}" for view in range(len(of))), np.stack(images), of)
 
 
 def solid(views: Views) -> Views:
-    """The views with masks of what is solid: how much of a picture is background differs between lenses."""
+    """The views with masks of solid matter: how much of a picture is background differs between lenses."""
     return dataclasses.replace(views, masks=views.images[..., 3] == 255)
 
 

@@ -1,4 +1,4 @@
-"""What each part of instant-ngp's recipe gives: `python -m benchmarks.nerf_recipe --data <scene> [--steps N]`.
+"""The gain of each part of instant-ngp's recipe: `python -m benchmarks.nerf_recipe --data <scene> [--steps N]`.
 
 Trains the NeRF program once with all parts and once without each, for the same number of steps, and writes
 benchmarks/results/nerf_recipe.md. Steps and not seconds, so that a busy machine changes nothing. Runs that are in
@@ -29,7 +29,7 @@ from metal_ops.nerf.train import Trainer  # noqa: E402
 from metal_ops.programs.files import write_json  # noqa: E402
 
 RUNS = Path(__file__).parents[1] / "build" / "nerf_recipe.json"
-# part of the recipe: what stands in for it, and the changes to (ModelConfig, TrainConfig).
+# part of the recipe: its replacement, and the changes to (ModelConfig, TrainConfig).
 Changes = tuple[dict[str, Any], dict[str, Any]]
 VARIANTS: dict[str, tuple[str, Changes]] = {
     "everything": ("the program's defaults", ({}, {})),
@@ -47,7 +47,7 @@ VARIANTS: dict[str, tuple[str, Changes]] = {
 
 
 def train(scene: Scene, changes: Changes, steps: int, seed: int) -> dict[str, float]:
-    """PSNR of all held-out views, and what the training cost."""
+    """PSNR of all held-out views, and the cost of training."""
     model = dataclasses.replace(ModelConfig(), **changes[0])
     config = TrainConfig(seconds=None, steps=steps, seed=seed)
     trainer = Trainer(scene, model, dataclasses.replace(config, **changes[1]))
@@ -107,7 +107,7 @@ def signed(value: float) -> str:
 
 
 def load_results(path: Path, scene: str, steps: int) -> dict[str, Any]:
-    """What an earlier call has left, if it trained the same scene for as many steps; else nothing yet."""
+    """The results that an earlier call has left, if it trained the same scene for as many steps; else nothing yet."""
     if path.exists():
         content = json.loads(path.read_text())
         if (content["scene"], content["steps"]) == (scene, steps):

@@ -1,6 +1,6 @@
-"""A call of every declared op at a size worth measuring. Nobody lists ops: names come from the op library, and right
-calls from what tests/fuzz derives of declarations, grown. A family whose calls do not grow by themselves, or say little
-when they have, states them in a file of benchmarks/ops."""
+"""A call of every declared op at a size worth measuring. Ops are not listed by hand: names come from the op library,
+and right calls from those that tests/fuzz derives of declarations, grown. A family whose calls do not grow by
+themselves, or say little when they have, states them in a file of benchmarks/ops."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from benchmarks import ops
 from tests.fuzz import calls, declared
 from tests.fuzz.values import PACKED, RAYS, N, Special
 
-# Of rows, inputs and outputs together, about: more than a core's caches hold, and done in milliseconds.
+# Bytes of rows, inputs and outputs together, about: more than a core's caches hold, and done in milliseconds.
 BYTES = 1 << 24
 RAY = 64  # samples
 Arguments = dict[str, Any]
@@ -36,12 +36,12 @@ def _stated() -> dict[str, Callable[[int], Arguments]]:
 
 
 def names() -> list[str]:
-    """Of raw ops."""
+    """Names of raw ops."""
     return sorted(_declared()["raw"])
 
 
 def inputs(name: str) -> list[str]:
-    """Which arguments of a raw op are tensors, in order."""
+    """The arguments of a raw op that are tensors, in order."""
     return list(_declared()["raw"][name][0])
 
 
@@ -62,7 +62,7 @@ def make(name: str, n: int) -> Arguments:
 def grown(small: Arguments, n: int) -> Arguments:
     """The same call of n rows instead of N, and of rays instead of RAYS.
 
-    A row lies between two of the small call's, at the same place in all arrays: what goes together still does. Each
+    A row lies between two of the small call's, at the same place in all arrays: values that go together still do. Each
     column has places of its own, and along a ray the first one's ascend, as times have to.
     """
     packed = any(value is PACKED for value in small.values())

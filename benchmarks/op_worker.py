@@ -1,7 +1,7 @@
 """One raw op on the CPU and on the Metal device, run by benchmarks/peers.py in a process where the device is
 loaded. settings: op, the name of a raw op, or "" while there is none to measure yet.
 
-Its version is what the call reads and writes, in floats, and a line that says what is called.
+Its version are the bytes that the call reads and writes, in floats, and a line with the name of the call.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Call:
                 self.tensors.append(tf.Variable(value.value))
             return self.tensors[-1].handle
         tensor = tf.constant(value)
-        # What the host may want is what it wants if it is of integers.
+        # An input that may be on the host is there if it is of integers.
         on_host = given_as.on_host and (tensor.dtype.is_integer or given_as.type in FIXED)
         with tf.device("CPU:0" if on_host else self._where):
             self.tensors.append(tf.identity(tensor))
@@ -103,7 +103,7 @@ def op_variants(inputs: dict[str, np.ndarray], settings: dict[str, Any]) -> tupl
     tf = start()
     if not (name := settings["op"]):
         return "", {}
-    # What stays as it is, such as weights, does not count.
+    # Inputs that keep their size, such as weights, do not count.
     small, more = (
         sum(Call(name, op_calls.make(name, n), DEVICES["cpu"]).traffic())
         for n in (PROBE, 2 * PROBE)

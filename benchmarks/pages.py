@@ -1,5 +1,5 @@
-"""The pages of benchmarks/results, one a group: `python -m benchmarks --record` writes them, the documentation's build
-and tests read them. They are the record itself; there is no other file. Needs nothing but Python.
+"""The pages of benchmarks/results, one per group: `python -m benchmarks --record` writes them, the
+documentation's build and tests read them. They are the record itself; there is no other file. Needs nothing but Python.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Run:
-    """When and on what machine."""
+    """The time and machine of a run."""
 
     commit: str  # "": not recorded
     date: str
@@ -93,7 +93,7 @@ def render(group: str, cases: Iterable[Recorded]) -> str:
 
 
 def read(path: Path) -> list[Recorded]:
-    """What `render` wrote.
+    """The pages that `render` wrote.
 
     Raises:
       ValueError: A line is none of a page. The message names the file and the line.
@@ -129,11 +129,11 @@ def read(path: Path) -> list[Recorded]:
 
 
 def record(group: str, case: Recorded, titles: Sequence[str]) -> Path:
-    """Puts a case into its group's page in the place of what was there of it, and renews the overview.
+    """Puts a case into its group's page in the place of its old rows, and renews the overview.
 
     Args:
       group: The page.
-      case: What was measured.
+      case: The measured case.
       titles: Those of the group's cases in order; what the page has of others goes.
     """
     path = RESULTS / f"{group}.md"

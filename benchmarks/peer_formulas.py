@@ -1,7 +1,7 @@
 """benchmarks/formulas.py in JAX and PyTorch, run by benchmarks/peers.py in .venv-peers.
 
-inputs: the formula's arguments a0, a1, ... and, for gradients of what is no scalar, `incoming`. settings: formula,
-gradients (which arguments are differentiated, a list of numbers), calls (how many make one measurement).
+inputs: the formula's arguments a0, a1, ... and, for gradients of a result that is no scalar, `incoming`. settings:
+formula, gradients (which arguments are differentiated, a list of numbers), calls (how many make one measurement).
 """
 
 from __future__ import annotations

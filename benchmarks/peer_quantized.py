@@ -20,7 +20,7 @@ def torch_variants(
     import torch
 
     size, block, matrices = settings["size"], settings["block"], settings["matrices"]
-    # Of float32 it has no vectors.
+    # It has no vectors for float32.
     x = torch.randn(settings["rows"], size, dtype=torch.bfloat16)
 
     def of_4_bits() -> Callable[[], Any]:

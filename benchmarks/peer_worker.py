@@ -35,7 +35,7 @@ def interpolate(
     read: Callable[[Any], Any],
     wrap: Callable,
 ) -> Any:
-    """One level: sum over the corners of weight * row, with what JAX and PyTorch have in common."""
+    """One level: sum over the corners of weight * row, with the functions that JAX and PyTorch share."""
     size, total = level["size"], None
     for corner in corner_bits(len(low)):
         row = factor = None

@@ -52,7 +52,7 @@ class Peer:
         self.version: Any = self.load(inputs, settings)
 
     def load(self, inputs: dict[str, np.ndarray], settings: dict[str, Any]) -> Any:
-        """Gives the worker other work, and returns what it says of that: its library's version, mostly."""
+        """Gives the worker other work, and returns its answer: its library's version, mostly."""
         file = Path(self._folder.name) / "inputs.npz"
         np.savez(file, **inputs)
         return self.ask(op="load", file=str(file), settings=settings)["version"]

@@ -1,8 +1,8 @@
-"""What `metal_ops.profiler.trace` costs: `python -m benchmarks.profiler [--processes N] [--rounds N] [--filter TEXT]`.
+"""The cost of `metal_ops.profiler.trace`: `python -m benchmarks.profiler [--processes N] [--rounds N] [--filter TEXT]`.
 
 Rounds of 20 steps with and without it in turns: the table has medians of the rounds, and of their ratios, of the middle
-one of the processes. The wall's clock includes what other programs take of the machine; CPU time, of all threads, does
-not. The start and the end of `trace` count, as the 20 steps stand for a block that somebody traces.
+one of the processes. The wall's clock includes other programs' use of the machine; CPU time, of all threads, does not.
+The start and the end of `trace` count, as the 20 steps stand for a traced block.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ CASES: dict[str, Callable[[], Callable[[], Any]]] = {
 
 
 def measure(step: Callable[[], Any], rounds: int) -> dict[str, tuple[float, float, float]]:
-    """By clock: ms a step without and with `trace`, and the ratio; medians."""
+    """By clock: ms per step without and with `trace`, and the ratio; medians."""
     from metal_ops import device, profiler
 
     clocks = {"wall": time.perf_counter, "CPU": time.process_time}

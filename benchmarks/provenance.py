@@ -1,4 +1,4 @@
-"""Of what sources a figure was taken, when, and what else the machine did. Read by the documentation's build, too."""
+"""The sources of a figure, its time, and the machine's other load. Read by the documentation's build, too."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
-# What a group's figures depend on, besides what all do: the kernels of its name, unless it says something else here.
+# The sources of a group's figures, besides those of all: the kernels of its name, unless there is another entry here.
 SOURCES = {
     "device_ops": ("device", "hostmetal"),
     "encodings": ("kernels/sh_encode", "kernels/frequency_encode"),
@@ -44,7 +44,7 @@ def sources(group: str) -> list[str]:
 
 
 def git(*arguments: str, root: Path = ROOT) -> str:
-    """What git prints, "" where there is no git or it does not know."""
+    """The output of git, "" where there is no git or it does not know."""
     try:
         done = subprocess.run(["git", *arguments], cwd=root, capture_output=True, text=True)
     except OSError:

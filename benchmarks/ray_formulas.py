@@ -40,7 +40,7 @@ def render_segments(
     thickness = sigmas * (t_ends - t_starts)
     wide = m.to_wide(thickness)
     before = m.cumsum_0(wide) - wide
-    # Of a ray without samples the start may lie behind the last one; nobody asks for it.
+    # For a ray without samples the start may lie behind the last one; it is not used.
     start = m.minimum(info[:, 0], 0 * info[:, 0] + (sigmas.shape[0] - 1))
     along = m.to_float(before - m.take(m.take(before, start), ray))
     weights = m.exp(-along) * -m.expm1(-thickness)

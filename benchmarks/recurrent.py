@@ -1,6 +1,6 @@
 """Recurrent layers on the CPU: `python -m benchmarks.recurrent` shows a step of training and the forward pass of ours,
-without and with layer norm, Keras' loop and that loop compiled by XLA, in turns, beside what the products of matrices
-alone take.
+without and with layer norm, Keras' loop and that loop compiled by XLA, in turns, beside the time of the products of
+matrices alone.
 
 The least CPU time of all threads counts, which other processes on the machine disturb less than the wall's; the least
 of that stands behind it.

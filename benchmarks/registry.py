@@ -1,4 +1,4 @@
-"""What a benchmark is made of. A file in benchmarks/cases/ registers its cases; there is no other list."""
+"""The parts of a benchmark. A file in benchmarks/cases/ registers its cases; there is no other list."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-# What the cross-check compares: named arrays.
+# Named arrays for the cross-check.
 Results = dict[str, np.ndarray]
 
 
@@ -20,8 +20,9 @@ Results = dict[str, np.ndarray]
 class Contender:
     """One row of a table.
 
-    `time_ms` does the work once, waits for its end and says how long it took. `results`, where given, says what came
-    out, and is compared with the first contender's. What is to be done `once` takes minutes, and is measured unwarmed.
+    `time_ms` does the work once, waits for its end and says how long it took. `results`, where given, returns the
+    results, which are compared with the first contender's. Work to be done `once` takes minutes, and is measured
+    unwarmed.
     """
 
     name: str
@@ -33,7 +34,7 @@ class Contender:
 
 @dataclass
 class Context:
-    """What a case may use. Whatever is entered into `stack` is closed when the case is done."""
+    """The context of a case. Whatever is entered into `stack` is closed when the case is done."""
 
     quick: bool
     peers: bool
@@ -51,7 +52,7 @@ class Case:
     units: float = 0.0  # of work in one call, for the rate column; 0: no such column
     unit: str = "points"
     in_quick: bool = True
-    # A result may differ from ours by this part of its largest value, but for `outliers` of all values.
+    # A result may differ from ours by this part of its largest value, except for `outliers` of all values.
     tolerance: float = 1e-4
     outliers: float = 1e-3
 
@@ -70,7 +71,7 @@ def register(case: Case) -> Case:
 
 
 def all_cases() -> list[Case]:
-    """Imports benchmarks/cases/*.py and returns what they registered."""
+    """Imports benchmarks/cases/*.py and returns the cases they registered."""
     from benchmarks import cases
 
     for module in pkgutil.iter_modules(cases.__path__):

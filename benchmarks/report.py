@@ -14,7 +14,7 @@ from benchmarks.registry import Case
 
 
 def table(case: Case, rows: list[Row]) -> Table:
-    """A case for the terminal. Ratios are to the first row, ours; what beats it is red."""
+    """A case for the terminal. Ratios are to the first row, ours; faster ones are red."""
     shown = Table(title=case.title, title_justify="left", title_style="bold")
     shown.add_column("contender")
     for heading in ("median ms", "quartiles", f"M {case.unit}/s", "time / ours"):
@@ -49,10 +49,10 @@ def record(
     """Writes a case into its group's page.
 
     Args:
-      case: What was measured.
+      case: The measured case.
       rows: The first is ours.
-      machine: What benchmarks.machine says.
-      measured: What benchmarks.provenance says of the run.
+      machine: The result of benchmarks.machine.
+      measured: benchmarks.provenance's description of the run.
       titles: Those of the group's cases in order.
     """
     run = pages.Run(measured["commit"], measured["date"], tuple(machine.items()))

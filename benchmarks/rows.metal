@@ -1,5 +1,5 @@
-// The kernels of benchmarks/cases/rows.py: what takes inference engines long, at their sizes. Most are
-// templates of shader_library.metal; two more here, and which instances.
+// The kernels of benchmarks/cases/rows.py: the slow parts of inference engines, at their sizes. Most
+// are templates of shader_library.metal; two more here, and which instances.
 #include "shader_library.metal"
 
 // y[n, r] = sum_k weights[r, k] x[n, k] for 2 to 8 columns n: a lane unpacks 16 weights of a row once and

@@ -1,6 +1,6 @@
-# What `make bench` needs besides the libraries: microbenchmarks of the machine and of hostmetal, and with PEERS=1 an
-# environment with JAX and PyTorch of its own, as they do not agree with TensorFlow on versions. Peers are what a registry
-# has as binaries.
+# The needs of `make bench` besides the libraries: microbenchmarks of the machine and of hostmetal, and with PEERS=1 an
+# environment with JAX and PyTorch of its own, as they do not agree with TensorFlow on versions. Peers are what a
+# registry has as binaries.
 BENCHMARKS := $(patsubst %.cc,build/%,$(wildcard benchmarks/*.cc))
 # Formulas by hand, for Python to call; by the shaders' compiler, so that nothing but the source differs.
 BY_HAND := $(patsubst %.cc,build/%.so,$(wildcard benchmarks/by_hand/*.cc))

@@ -1,4 +1,4 @@
-// The templates of benchmarks/shader_library.py: what inference engines have.
+// The templates of benchmarks/shader_library.py: kernels of inference engines.
 #include <metal_stdlib>
 using namespace metal;
 

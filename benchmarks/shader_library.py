@@ -1,7 +1,7 @@
 """Writes a shader library as inference engines have them: many entry points, out of templates over types and sizes.
 
-`python -m benchmarks.shader_library [--entries 650] > library.metal`. What is in it: rows of quantized matrices times
-vectors, products with simdgroup matrices of what was unpacked to threadgroup memory, attention, norms and softmax over
+`python -m benchmarks.shader_library [--entries 650] > library.metal`. Its kernels: rows of quantized matrices times
+vectors, products with simdgroup matrices of weights unpacked to threadgroup memory, attention, norms and softmax over
 rows with barriers and simdgroup reductions, bitonic sorting, copies between formats, and elementwise kernels.
 """
 
@@ -19,7 +19,7 @@ FORMULAS = (
     "Add", "Multiply", "Divide", "Power", "Silu", "Gelu", "Relu", "Softplus", "Sine", "Hardswish",
     "Elu", "Logistic", "Cosine", "Root", "Logarithm", "Erf",
 )  # fmt: skip
-# Which templates there are, and over what: in turns, so that a small library has all of them.
+# The templates, and their arguments: in turns, so that a small library has all of them.
 FAMILIES: tuple[tuple[str, tuple[tuple[object, ...], ...]], ...] = (
     ("row_product", (STORED, TYPES, (1, 2, 4, 8))),
     ("tile_product", (STORED, TYPES, TYPES)),

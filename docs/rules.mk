@@ -35,7 +35,7 @@ browser-if-possible: | $(VENV)/test.stamp build/system-metal.stamp
 	  { $(LOCKED) $(PIP_INSTALL) -r requirements-browser.txt && touch $(VENV)/browser.stamp; } || \
 	  echo "metal_ops: no page can be looked at without playwright; its tests will fail and say so"
 
-# What is measured needs the device; the pages follow from the op library and from records.
+# Measuring needs the device; the pages follow from the op library and from records.
 MEASURED := $(if $(filter --measure --dtypes,$(ARGS)),metal)
 docs-reference: build $(MEASURED) | $(VENV)/test.stamp  ## Generate the reference pages (ARGS=--dtypes, --measure: and record dtypes, errors)
 	@$(PY) -m tools.reference $(ARGS)

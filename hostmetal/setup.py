@@ -38,7 +38,7 @@ class BuildLibraries(build_py):
             sys.exit(
                 "metal_ops: hostmetal has no editable install; `make metal` builds it in the checkout."
             )
-        # What an earlier build left there would be packed too.
+        # Files that an earlier build left there would be packed too.
         shutil.rmtree(self.build_lib, ignore_errors=True)
         package = Path(self.build_lib) / "metal_ops"
         libraries.provide(LIBRARIES, package)

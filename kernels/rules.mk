@@ -71,8 +71,9 @@ $(OPS_SO): $(OPS_OBJ) ops/exports.map
 	@$(CXX) -shared $(OPS_OBJ) -o $@.tmp $(TF_LDFLAGS) $(HIGHWAY_LDFLAGS) -lhwy $(call link_flags,$@,ops/exports.map) \
 	  $(LDFLAGS) && mv $@.tmp $@
 
-# Types for type checkers and editors: of the raw ops as the library defines them, and the names in ops/. What no declaration
-# reads makes no new ones: TensorFlow's import takes 3 s. -P: names beside the script are not the modules that TensorFlow means.
+# Types for type checkers and editors: of the raw ops as the library defines them, and the names in ops/. Files that no
+# declaration reads make no new ones: TensorFlow's import takes 3 s. -P: names beside the script are not the modules
+# that TensorFlow means.
 RAW_STUB := $(PKG)/raw_ops.pyi
 STUBS := $(RAW_STUB) $(PKG)/ops/__init__.pyi
 LIBRARIES += $(STUBS)

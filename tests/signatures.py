@@ -28,9 +28,9 @@ class Type:
 
     Attributes:
       name: MSL's.
-      shape: Of its numbers.
+      shape: Shape of its numbers.
       scalar: The type of its numbers; "" of a struct.
-      members: Of a struct.
+      members: Members of a struct.
     """
 
     name: str

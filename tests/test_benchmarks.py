@@ -246,8 +246,8 @@ RECORDED_PAGE = re.compile(r"benchmarks/results/([\w/]+\.\w+)")
 
 
 def unrecorded(text: str, results: Path) -> tuple[int, list[str]]:
-    """Of the paragraphs of a page that name a recorded one: how many figures they and their tables have, and which are
-    not there, rounded as they are shown. Milliseconds may be microseconds there."""
+    """For the paragraphs of a page that name a recorded one: how many figures they and their tables have, and which
+    are not there, rounded as they are shown. Milliseconds may be microseconds there."""
     parts = re.split(r"\n\n+", text)
     count, missing = 0, []
     for part, behind in zip(parts, [*parts[1:], ""], strict=True):

@@ -26,7 +26,7 @@ from tools.reference.site import MARKER
 
 pytestmark = pytest.mark.docs
 
-# Those that git has. What `make docs` left in docs/ may be of another day.
+# Those that git has. Pages that `make docs` left in docs/ may be of another day.
 PAGES = [path for path in ROOT.glob("docs/*.md") if path.name not in reference.PAGES]
 PAGES += [
     ROOT / f"{name}.md" for name in ("examples/README", "README", "CONTRIBUTING", "CHANGELOG")
@@ -147,7 +147,7 @@ def test_few_blocks_are_not_run():
 
 
 def text_of(page: Path, request: pytest.FixtureRequest) -> str:
-    """Of a generated page that which `make docs` would write now."""
+    """The text that `make docs` would write now for a generated page."""
     if page.name in reference.PAGES and page.parent.name == "docs":
         return request.getfixturevalue("generated")[page.name]
     return page.read_text()

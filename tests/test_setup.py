@@ -593,7 +593,7 @@ def test_first_step_asks_for_all_that_the_goal_needs(checkout: World, goal: str,
 
 
 def test_lint_makes_the_stubs_first(checkout: World):
-    """Of the op library, which needs nothing of Metal."""
+    """For the op library, which needs nothing of Metal."""
     process = checkout.start("make", "-n", "lint")
     out, err = process.communicate(timeout=120)
     assert process.returncode == 0, err

@@ -12,16 +12,16 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 # 2683 in all at 702cde52, before sentences were rewritten. A ceiling goes down with its room's count, never up.
 CEILINGS = {
-    "benchmarks": 108,
+    "benchmarks": 4,
     "device": 1,
-    "docs": 40,
+    "docs": 3,
     "examples": 3,
     "graph": 6,
-    "hostmetal": 136,
-    "kernels": 54,
-    "python": 398,
-    "tests": 78,
-    "tools": 24,
+    "hostmetal": 4,
+    "kernels": 2,
+    "python": 12,
+    "tests": 34,
+    "tools": 9,
 }
 
 UNITS = r"(?:instruction set|thread|lane|row|channel|call|step|graph|element|file|token|byte|weight|kernel|head)\b"
@@ -42,7 +42,7 @@ PROSE = {
     **dict.fromkeys(("", ".mk", ".sh", ".toml", ".txt", ".bzl", ".yml"), HASH),
 }
 # Generated from other texts, recorded, about the past, or about the habits.
-PAGES = "api|ops|support|errors|fusions|examples|mutation|metal-language|style"
+PAGES = "api|ops|support|errors|fusions|examples|mutation|metal-language|dtypes|style"
 LEFT_OUT = re.compile(
     rf"benchmarks/results/|findings/|CHANGELOG|tools/words\.py|tests/test_words\.py|.*\.pyi$|docs/(?:{PAGES})\.md"
 )

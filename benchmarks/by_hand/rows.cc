@@ -1,5 +1,5 @@
-// The formulas of benchmarks/rows.metal in plain C++, with vectors of 16 floats by hand: what its
-// kernels are measured against. One thread.
+// The formulas of benchmarks/rows.metal in plain C++, with vectors of 16 floats by hand: the peers
+// of its kernels. One thread.
 
 #include <algorithm>
 #include <cmath>
@@ -40,7 +40,7 @@ Floats Larger(Floats a, Floats b) { return a > b ? a : b; }
 // 2^n 2^f, f from -1/2 to 1/2 by a polynomial: within 2 ULP.
 Floats Exp(Floats x) {
   x = Larger(x, Floats{} - 87.f);
-  constexpr float kRound = 12582912.f;  // 1.5 * 2^23: what is below 1 falls off
+  constexpr float kRound = 12582912.f;  // 1.5 * 2^23: digits below 1 fall off
   const Floats n = (x * 1.44269504f + kRound) - kRound;
   const Floats r = (x - n * 0.693359375f) + n * 2.12194440e-4f;
   Floats p = r * 1.9875691500e-4f + 1.3981999507e-3f;

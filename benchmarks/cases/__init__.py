@@ -1,1 +1,1 @@
-"""One file a subject; each registers its cases (benchmarks.registry.register) when imported."""
+"""One file per subject; each registers its cases (benchmarks.registry.register) when imported."""

@@ -1,4 +1,4 @@
-"""hostmetal: kernels whose threads meet at barriers, against the same work as loops over the threads."""
+"""hostmetal: kernels with barriers, against the same work as loops over the threads."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import numpy as np
 from benchmarks.registry import Case, Contender, Context, Results, register
 
 SHADER = Path(__file__).parents[1] / "barriers.metal"
-# Kernel -> what it does, its threads, threadgroups, and the numbers that a threadgroup reads, shares and writes.
+# Kernel -> its work, its threads, threadgroups, and the numbers that a threadgroup reads, shares and writes.
 KERNELS: dict[str, tuple[str, int, int, int, int, int]] = {
     "rms": ("root mean squares of 256 rows of 4096", 256, 256, 4096, 8, 4096),
     "sort": ("bitonic sort of 64 rows of 1024", 1024, 64, 1024, 1024, 1024),

@@ -1,6 +1,6 @@
-"""What the fusion pass finds beside convolutions with epilogues: norms, gates, attention, padding, mish, rotary
-positions, and gradients of these, of gates, biases and batch norms, with the pass on and off, on the CPU and on the
-Metal device.
+"""The expressions that the fusion pass finds beside convolutions with epilogues: norms, gates, attention, padding,
+mish, rotary positions, and gradients of these, of gates, biases and batch norms, with the pass on and off, on the CPU
+and on the Metal device.
 
 Times are the processor's, of all threads.
 """
@@ -17,7 +17,7 @@ from benchmarks import peers
 from benchmarks.registry import Case, Contender, Context, register
 
 CALLS = 4
-# Graph of benchmarks/expression_worker.py: what it is called, shapes of its inputs.
+# Graph of benchmarks/expression_worker.py: its name, shapes of its inputs.
 GRAPHS: dict[str, tuple[str, tuple[tuple[int, ...], ...]]] = {
     "layer_norm": ("layer norm of 4096 x 512", ((4096, 512), (512,), (512,))),
     "rms_norm": ("RMS norm of 4096 x 512", ((4096, 512), (512,))),

@@ -38,8 +38,8 @@ def traffic(batch: int, size: int, channels: int, window: int) -> dict[str, tupl
 def contenders(
     batch: int, size: int, channels: int, window: int, context: Context
 ) -> list[Contender]:
-    """The two ways on the device; ours and TensorFlow's on the CPU; and the machine's memory doing what the fused one
-    cannot do without."""
+    """The two ways on the device; ours and TensorFlow's on the CPU; and the machine's memory doing the reads and
+    writes that the fused one cannot do without."""
     random = np.random.default_rng(0)
     shape = (batch, size, size, channels)
     arrays = {

@@ -1,4 +1,5 @@
-"""What the fusion pass adds to the first call of a function, in which TensorFlow traces, places and optimizes it."""
+"""The time that the fusion pass adds to the first call of a function, in which TensorFlow traces, places and
+optimizes it."""
 
 from __future__ import annotations
 

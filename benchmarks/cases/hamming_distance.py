@@ -1,4 +1,4 @@
-"""hamming_distance of each row to each, against what counts bits in TensorFlow and NumPy."""
+"""hamming_distance of each row to each, against TensorFlow's and NumPy's ways to count bits."""
 
 from __future__ import annotations
 

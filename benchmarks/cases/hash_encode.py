@@ -18,7 +18,7 @@ from benchmarks import composites, peers
 from benchmarks.registry import Case, Contender, Context, Results, register, timed
 
 GRID = metal_ops.HashGrid(n_dims=3, n_levels=16, log2_hashmap_size=19, finest_resolution=512)
-# What is computed, and how many passes of random reads and adds it cannot do without.
+# The computation, and the passes of random reads and adds that it cannot do without.
 MODES = {
     "forward": ("forward", 1, 0),
     "table": ("forward + table gradient", 1, 1),
@@ -149,7 +149,7 @@ def contenders(n_points: int, mode: str, context: Context) -> list[Contender]:
 
 
 def types(context: Context) -> list[Contender]:
-    """What the table's type changes."""
+    """The effect of the table's type."""
     del context
     return [
         Contender(f"metal_ops, {dtype.name}", row.time_ms)

@@ -1,4 +1,4 @@
-"""hostmetal: what a dispatch and a buffer cost, and the compiled hash-encode shader against a loop in plain C++."""
+"""hostmetal: the cost of a dispatch and a buffer, and the compiled hash-encode shader against a loop in plain C++."""
 
 from __future__ import annotations
 

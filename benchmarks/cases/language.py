@@ -1,4 +1,4 @@
-"""swiglu and rope against what they replace, and a language model that writes."""
+"""swiglu and rope against the ops they replace, and a language model that writes."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def decode(context: Context) -> list[Contender]:
                 logits = extend(token).numpy()
             return logits
 
-        # What weights of fewer bits say is another thing.
+        # The text of weights with fewer bits differs.
         exact = not isinstance(model.matrices[0]["qkv"], QuantizedWeights)
         return Contender(name, timed(write), (lambda: {"logits": write()}) if exact else None)
 
@@ -115,7 +115,7 @@ def decode(context: Context) -> list[Contender]:
         first = [tuple(map(tf.constant, parts)) for parts in past]
 
         def of_length(n: int | None) -> Any:
-            """Nobody is to look for the right one in each call. All ops in order, as for ours, gain nothing here."""
+            """The right one is not looked for in each call. All ops in order, as for ours, gain nothing here."""
             cache = tf.TensorSpec([1, DECODER.kv_heads, n, head])
             layers = [(cache, cache)] * DECODER.layers
             return extend.get_concrete_function(tf.TensorSpec([1, 1], tf.int32), layers)

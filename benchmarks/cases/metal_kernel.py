@@ -1,4 +1,4 @@
-"""Metal kernels in Python strings on the Metal device: what a call costs beside a built op's, and what fusing gains."""
+"""Metal kernels in Python strings on the Metal device: a call's cost beside a built op's, and the gain of fusing."""
 
 from __future__ import annotations
 

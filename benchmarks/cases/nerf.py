@@ -28,7 +28,7 @@ UNIT_CUBE = np.array([[0.0] * 3, [1.0] * 3], np.float32)
 
 
 def rays() -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """Rays that cross the unit cube from face to face, 64 steps each, and what they should see."""
+    """Rays that cross the unit cube from face to face, 64 steps each, and the colours they should see."""
     random = np.random.default_rng(0)
     origins = random.random((RAYS, 3), np.float32)
     directions = np.zeros_like(origins)
@@ -45,7 +45,7 @@ def rays() -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
 def step_of(
     name: str, log2_hashmap_size: int, xla: bool = False
 ) -> tuple[Callable[[], Any], Callable[[], Results]]:
-    """A training step from rays to updated weights, and what its first gradients are.
+    """A training step from rays to updated weights, and its first gradients.
 
     With `xla`, all behind the marching is compiled: how many samples come out of it, XLA has to be told.
     """

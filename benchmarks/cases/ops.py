@@ -1,5 +1,6 @@
 """Every op of the library, on the CPU and on the Metal device, beside the machine's memory: a row for each, derived
-from its declaration (benchmarks/op_calls.py). What others need for the same work is in the groups of their own."""
+from its declaration (benchmarks/op_calls.py). Other libraries' times for the same work are in the groups of their
+own."""
 
 from __future__ import annotations
 

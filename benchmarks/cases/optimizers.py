@@ -33,7 +33,7 @@ ARRAYS = {"adam": 4, "sgd": 3}
 HYPERPARAMETERS = {"lr": 0.01, "beta_1": 0.9, "beta_2": 0.99, "epsilon": 1e-7, "momentum": 0.9}
 # Steps that make one measurement: those of small layers take less time than a sleeping thread to wake.
 STEPS = {"table": 1, "layers": 10}
-# Of the rows of a table, the part that no sample of a step touches.
+# The part of a table's rows that no sample of a step touches.
 UNUSED_ROWS = 0.6
 CHECK_STEPS = 3
 

@@ -1,6 +1,6 @@
-"""Loading a package and a SavedModel of one model, and calling what was loaded.
+"""Loading a package and a SavedModel of one model, and calling the results.
 
-Times are the processor's, of all threads: what is done is the same on a machine that does other work besides.
+Times are the processor's, of all threads: the work is the same on a machine that does other work besides.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class Saved:
 
     @property
     def sizes(self) -> tuple[str, str]:
-        """Of both, in MB."""
+        """Sizes of both, in MB."""
         files = [path for path in self.saved_model.rglob("*") if path.is_file()]
         both = self.package.stat().st_size, sum(path.stat().st_size for path in files)
         return f"{both[0] / 1e6:.1f} MB", f"{both[1] / 1e6:.1f} MB"

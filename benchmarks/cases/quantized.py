@@ -24,7 +24,7 @@ MATRICES, BLOCK = 32, 32
 
 
 def tables(bits: int) -> metal_ops.LookupWeights:
-    """Of 16 outputs each."""
+    """Tables of 16 outputs each."""
     random = np.random.default_rng(0)
     codes = random.integers(0, 256, (SIZE, SIZE * bits // 8), np.uint8)
     values = random.normal(size=(SIZE // 16, 2**bits)).astype(np.float16)

@@ -1,6 +1,6 @@
 """hostmetal: softmax, attention, gathers and quantized products at engines' sizes, against C++ with SIMD by hand.
 
-Both run on the thread that asks, and its CPU time is what is shown: a busy machine makes little of it.
+Both run on the calling thread, and its CPU time is shown: a busy machine changes it little.
 """
 
 from __future__ import annotations
@@ -159,7 +159,7 @@ def library() -> bytes:
 
 
 def shader(work: Work, context: Context) -> Callable[[np.ndarray], None]:
-    """What runs a kernel, its output given."""
+    """The function that runs a kernel, its output given."""
     from metal_ops.metal.launch import Library
 
     file = context.stack.enter_context(tempfile.NamedTemporaryFile(suffix=".metallib"))
@@ -176,7 +176,7 @@ def shader(work: Work, context: Context) -> Callable[[np.ndarray], None]:
 
 
 def by_hand(work: Work) -> Callable[[np.ndarray], None]:
-    """What runs the loop, its output given."""
+    """The function that runs the loop, its output given."""
     if not LOOPS.exists():
         raise FileNotFoundError(f"[benchmarks] {LOOPS} is missing. Run 'make bench'.")
     loop = getattr(ctypes.CDLL(str(LOOPS)), work.loop)
@@ -212,7 +212,7 @@ def contenders(context: Context, make: Callable[[], Work]) -> list[Contender]:
     ]
 
 
-# Name, title, how slow the shader may be, and what it computes.
+# Name, title, the shader's limit of slowness, and its work.
 CASES: list[tuple[str, str, int, Callable[[], Work]]] = [
     ("softmax", "softmax of 256 rows of 4096", 2, lambda: softmax(256, 4096)),
     ("attention-64-512", "one query of 64 heads, 512 keys of 64", 3, lambda: attend(64, 512, 64)),

@@ -17,7 +17,7 @@ ENTRIES, QUICK_ENTRIES = 650, 44
 
 
 def _run(text: str, define: str, *options: str) -> float:
-    """Compiles, as the runtime does, what the cache has or has not by `define`. Returns ms of CPU time."""
+    """Compiles, as the runtime does; `define` decides whether the cache has it. Returns ms of CPU time."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     subprocess.run(
         [
@@ -60,7 +60,7 @@ def library(context: Context) -> list[Contender]:
         run(define, "--on-demand")
         return run(define, "--on-demand")
 
-    run(_anew(), "--on-demand")  # the precompiled header and what every library carries
+    run(_anew(), "--on-demand")  # the precompiled header and the objects that every library carries
     return [
         Contender("a library, from its source", lambda: run(_anew(), "--on-demand")),
         Contender("the same source once more", again, note="front end's work from the cache"),

@@ -173,7 +173,7 @@ class Bench {
     metal_ops::Copy(queue_, from, pool_);
     [from release];
   }
-  // Of 40 queries, the largest error by the largest value; 1e30 where anything was not written.
+  // Over 40 queries, the largest error by the largest value; 1e30 where anything was not written.
   double Error(const Line& line, const AttentionParams& p, id<MTLBuffer> out, int64_t k_at,
                int64_t kv) {
     std::vector<uint16_t> got([out length] / 2);

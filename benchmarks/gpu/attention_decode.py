@@ -1,4 +1,5 @@
-"""One query and a cache, by who joins the parts of the keys and how many there are, and by PyTorch, in turns.
+"""One query and a cache, by the way in which the parts of the keys are joined and their number, and by PyTorch, in
+turns.
 
 python3 benchmarks/gpu/attention_decode.py ATTENTION LIBRARY   # that program, and the shaders for this GPU
 """
@@ -16,7 +17,7 @@ import attention_spec
 
 CASES = [case for case in attention_spec.CASES if case[3] == 1]
 ROUNDS = 1
-# Who joins: whose part is the last, or a launch; and keys of a part at least.
+# The one that joins: the last part, or a launch; and keys of a part at least.
 WAYS = {
     f"{who}, {least} keys": list(attention_spec.lines(CASES, least, who == "last"))
     for who, least in (("launch", 256), ("last", 256), ("last", 128), ("last", 64))

@@ -1,4 +1,5 @@
-"""What attention.mm measures, by PyTorch: calls captured in a graph, keys and values in turns, medians of events."""
+"""The same measurements as attention.mm's, by PyTorch: calls captured in a graph, keys and values in turns, medians
+of events."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ WAYS = {
 
 
 def case_of(line: str) -> tuple[str, ...]:
-    """What a line says but for how its shader is launched."""
+    """A line's case without the way its shader is launched."""
     return tuple(line.split()[2:10])
 
 

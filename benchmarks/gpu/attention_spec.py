@@ -22,7 +22,7 @@ Case = tuple[int, int, int, int, int, int]
 def lines(
     cases: list[Case], least_keys: int = LEAST_KEYS, last_joins: bool = True
 ) -> Iterator[str]:
-    """Of heads of 64 and 128 elements, of both types."""
+    """Lines for heads of 64 and 128 elements, of both types."""
     text = (ROOT / "kernels/attention/attention_params.h").read_text()
     for size in (64, 128):
         numbers = re.search(rf"ATTENTION_WARPGROUPS_{size} ([\d, ]+)", text)

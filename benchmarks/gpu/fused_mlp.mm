@@ -1,6 +1,6 @@
-// Small networks on a GPU through the Metal API: what the ops FusedMlp and FusedMlpGrad launch,
-// compared with the CPU device, and medians of the device's own times.
-// `fused_mlp LIBRARY [--check | WIDTH...]`
+// Small networks on a GPU through the Metal API: the launches of the ops FusedMlp and FusedMlpGrad,
+// compared with the CPU device, and medians of the device's own times. `fused_mlp LIBRARY [--check
+// | WIDTH...]`
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

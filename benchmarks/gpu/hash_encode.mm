@@ -32,7 +32,7 @@ struct Case {
   double error = -1;
 };
 
-// What a device holds for one batch size.
+// A device's arrays for one batch size.
 struct Data {
   id<MTLDevice> device;
   id<MTLCommandQueue> queue;

@@ -97,7 +97,7 @@ class Bench {
     return metal_ops::Median(metal_ops::CallTimes(queue_, what, calls, 7, encode));
   }
   void Poison(id<MTLBuffer> buffer) { metal_ops::Poison(queue_, buffer); }
-  // Of results, the largest error by the largest value, over some of them.
+  // Over some results, the largest error by the largest value.
   template <typename Expected>
   double Error(const std::string& type, id<MTLBuffer> out, int64_t rows, int64_t columns,
                const Expected& expected) {
@@ -133,7 +133,8 @@ class Bench {
   std::map<std::string, Pool> pools_;
 };
 
-// out = a b of one line: `few`, `blocks`, `warpgroups`, `tiles`, or `threads`, with what the shader is made for.
+// out = a b of one line: `few`, `blocks`, `warpgroups`, `tiles`, or `threads`, with the sizes that the shader is
+// made for.
 struct Line {
   std::string kind, name, type;
   int64_t m = 0, k = 0, n = 0;
@@ -143,7 +144,7 @@ struct Line {
 
 void Product(Bench& bench, const Line& line) {
   const int64_t bytes = BytesOf(line.type), m = line.m, k = line.k, n = line.n;
-  // Two calls apart, caches have forgotten what there was.
+  // Two calls apart, caches have forgotten the data.
   const int64_t sets = std::clamp<int64_t>((int64_t{200} << 20) / (k * n * bytes), 1, 64);
   const int64_t b_at = (m * k + 127) / 128 * 128, b_step = (k * n + 127) / 128 * 128;
   Pool& pool = bench.PoolOf(line.type, b_at + sets * b_step);
@@ -196,7 +197,7 @@ void Product(Bench& bench, const Line& line) {
                atIndex:1];
     [encoder setBuffer:out offset:0 atIndex:2];
     [encoder setBytes:&p length:sizeof p atIndex:3];
-    // Nothing is fused: what the arguments are does not matter.
+    // Nothing is fused: the arguments do not matter.
     for (NSUInteger i = 4; fused && i < 9; ++i) {
       [encoder setBuffer:pool.device offset:0 atIndex:i];
     }

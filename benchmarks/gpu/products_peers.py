@@ -1,4 +1,5 @@
-"""What products.mm measures, by PyTorch: calls captured in a graph, weights in turns, medians of events."""
+"""The same measurements as products.mm's, by PyTorch: calls captured in a graph, weights in turns, medians of
+events."""
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
-// EncodeLaunch: what it takes to encode one launch, from the inputs of a kernel to `commit`, with
-// no more of TensorFlow around it than a kernel has. Built and called by
-// benchmarks/launch_worker.py.
+// EncodeLaunch: the time to encode one launch, from the inputs of a kernel to `commit`, with no
+// more of TensorFlow around it than a kernel has. Built and called by benchmarks/launch_worker.py.
 
 #include <time.h>
 
@@ -37,7 +36,7 @@ class EncodeLaunch {
     OP_REQUIRES_OK(ctx, ctx->Input(0, &x));
     OP_REQUIRES_OK(ctx, ctx->AllocateTemp(TF_FLOAT, x.shape(), &y));
     OP_REQUIRES_OK(ctx, Once(ctx, y));  // compiles it
-    // This thread's own time: others run what was committed before.
+    // This thread's own time: others run earlier commits.
     const double begin = ThreadNanoseconds();
     for (int64_t i = 0; i < launches_; ++i) OP_REQUIRES_OK(ctx, Once(ctx, y));
     *nanoseconds.mutable_host<double>() =

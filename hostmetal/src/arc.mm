@@ -1,5 +1,6 @@
-// What clang calls where it counts references itself (-fobjc-arc): the entry points of "Objective-C
-// Automatic Reference Counting", section Runtime support, which GCC's runtime has not.
+// The functions that clang calls where it counts references itself (-fobjc-arc): the entry points
+// of "Objective-C Automatic Reference Counting", section Runtime support, which GCC's runtime does
+// not have.
 #import <Foundation/Foundation.h>
 #include <objc/runtime.h>
 
@@ -14,7 +15,7 @@
 
 // ---- strong references
 
-// Of c_hosts.mm.
+// Defined in c_hosts.mm.
 HM_EXPORTED id objc_retain(id object);
 HM_EXPORTED void objc_release(id object);
 HM_EXPORTED id objc_autorelease(id object);
@@ -68,7 +69,8 @@ void Forget(id* place) {
 
 IMP release_before, dealloc_before;
 
-// The last reference and the weak ones go in one step, or somebody would get an object that is gone.
+// The last reference and the weak ones go in one step, or another thread would get an object that is
+// gone.
 id ReleaseRoot(id self, SEL selector) {
   Weak& weak = TheWeak();
   {
@@ -87,7 +89,7 @@ id ReleaseRoot(id self, SEL selector) {
   return nil;
 }
 
-// Of classes that count by themselves.
+// For classes that count by themselves.
 id DeallocRoot(id self, SEL selector) {
   {
     std::lock_guard<std::recursive_mutex> lock(TheWeak().mutex);

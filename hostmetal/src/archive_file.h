@@ -20,7 +20,7 @@ struct ArchiveEntry {
 };
 
 std::string WriteArchive(const std::vector<ArchiveEntry>& entries);
-// What is wrong with the bytes, as the end of a sentence, or "".
+// The error in the bytes, as the end of a sentence, or "".
 std::string ReadArchive(std::string_view bytes, std::vector<ArchiveEntry>* entries);
 
 }  // namespace hostmetal

@@ -14,7 +14,7 @@ namespace hostmetal {
 // For a struct of this size and alignment.
 id<MTLArgumentEncoder> NewArgumentEncoder(HMDevice* device, const std::shared_ptr<const Type>& type,
                                           size_t size, size_t alignment);
-// Of MTLArgumentDescriptors; nil after a sentence.
+// An encoder for MTLArgumentDescriptors; nil after an error.
 id<MTLArgumentEncoder> NewArgumentEncoder(HMDevice* device, NSArray* arguments);
 
 }  // namespace hostmetal

@@ -1,4 +1,4 @@
-// MTLArgumentEncoder: writes what a shader's struct of pointers, textures and samplers holds.
+// MTLArgumentEncoder: writes the contents of a shader's struct of pointers, textures and samplers.
 #include <string.h>
 
 #include <algorithm>
@@ -14,7 +14,7 @@ using TypePointer = std::shared_ptr<const Type>;
 
 namespace {
 
-// What an index stands for, and where.
+// The argument of an index, and its place.
 struct Place {
   size_t offset;
   TypePointer type;

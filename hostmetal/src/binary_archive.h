@@ -12,7 +12,7 @@ namespace hostmetal {
 struct ArchiveState;
 
 // Gives a kernel of `function` its code from the first of the archives that has it. False where none
-// has; `why` says what kept one that has it from being of use.
+// has; `why` says why one that has it was of no use.
 bool TakeFromArchives(NSArray<id<MTLBinaryArchive>>* archives, HMFunction* function, Kernel* kernel,
                       std::string* why);
 

@@ -21,7 +21,7 @@ namespace hostmetal {
 struct ArchiveState {
   std::mutex mutex;
   std::vector<ArchiveEntry> entries;
-  // Of code that a pipeline took: one for all pipelines.
+  // The modules of archived code that pipelines took: one for all pipelines.
   std::map<std::shared_ptr<const std::string>, std::shared_ptr<Module>> loaded;
 
   const ArchiveEntry* Find(const ArchiveEntry& wanted) const {
@@ -57,7 +57,7 @@ BOOL Refused(NSError** error, MTLBinaryArchiveError code, const std::string& mes
   return NO;
 }
 
-// Under another name first: whoever reads the file meanwhile has the old one, or none.
+// Under another name first: a process that reads the file meanwhile has the old one, or none.
 std::string WriteFile(const std::string& path, const std::string& bytes) {
   const std::string unfinished = path + "." + std::to_string(getpid()) + ".unfinished";
   std::ofstream file(unfinished, std::ios::binary | std::ios::trunc);

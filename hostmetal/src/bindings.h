@@ -1,4 +1,4 @@
-// What a compute encoder has bound, and whether a kernel can run on it.
+// The bindings of a compute encoder, and whether a kernel can run on them.
 #ifndef HOSTMETAL_SRC_BINDINGS_H_
 #define HOSTMETAL_SRC_BINDINGS_H_
 
@@ -22,7 +22,7 @@ struct Bindings {
   uint32_t tables = 0;          // bit i: buffers[i] is a table of functions
   metallib_buffer table[METALLIB_FIRST_TEXTURE] = {};
 
-  // What follows the buffers in metallib_launch. Most of it all, and mostly not needed.
+  // The parts of metallib_launch after the buffers. Most of it all, and mostly not needed.
   struct Textures {
     metallib_buffer table[METALLIB_MAX_BINDINGS - METALLIB_FIRST_TEXTURE] = {};
     HMTexture* objects[METALLIB_MAX_TEXTURES] = {};
@@ -48,7 +48,7 @@ struct Bindings {
   const metallib_buffer& At(size_t slot) const { return const_cast<Bindings*>(this)->At(slot); }
 };
 
-// Why the pipeline's kernel cannot run on what is bound, if it cannot. If it can, `shorter` is as in DispatchCommand, of
+// Why the pipeline's kernel cannot run on the bindings, if it cannot. If it can, `shorter` is as in DispatchCommand, of
 // bytes, too.
 Failure Unfit(const Bindings& bound, const HMComputePipelineState* pipeline, uint32_t* shorter);
 // Why it cannot run in threadgroups of that size.

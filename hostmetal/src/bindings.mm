@@ -1,4 +1,4 @@
-// Whether a kernel can run on what is bound, and what a stream gets of it.
+// Whether a kernel can run on the bindings, and the stream's arguments for it.
 #include "hostmetal/src/bindings.h"
 
 #include <string.h>
@@ -10,13 +10,13 @@ namespace {
 
 std::string Number(uint64_t n) { return std::to_string(n); }
 
-// What is wrong with binding this texture to that argument; "" if nothing is.
+// The error of binding this texture to that argument; "" if there is none.
 std::string Mismatch(const metallib_argument& a, HMTexture* texture, bool validate) {
   std::string expected = std::string("is declared as ") + a.type_name;
   if (TextureType(a.type_name) != texture->_textureType) {
     return expected + ", but the texture has MTLTextureType " + Number(texture->_textureType);
   }
-  // Components may be wider than what is stored, but not of another sort.
+  // Components may be wider than the stored ones, but not of another sort.
   std::string component = TextureComponent(a.type_name);
   uint32_t stored = texture->_layout.component;
   bool is_unsigned =
@@ -86,7 +86,7 @@ Failure Unfit(const Bindings& bound, const HMComputePipelineState* pipeline, uin
                               : "is a table of functions, and a buffer is bound")};
     }
     if ((a.flags & METALLIB_ARG_REFERENCE) && binding.length < a.pointee_size) {
-      // On a GPU that reads what lies behind, and only validation objects: hosts give a float3 of 12 bytes.
+      // On a GPU that reads the bytes behind, and only validation objects: hosts give a float3 of 12 bytes.
       if (!validate) {
         *shorter |= 1u << a.index;
         continue;

@@ -455,7 +455,7 @@ std::string Words(MTLSize s) {
   auto* times = static_cast<uint64_t*>(list.arena.Allocate(bytes));
   char* destination = static_cast<char*>(buffer->_allocation.device) + destinationOffset;
   list.AddCall([=](hostmetal::CommandList&, hostmetal::Stream& stream) {
-    // A GPU's samples are there when what was given before is done.
+    // A GPU's samples are there when the earlier work is done.
     if (hostmetal::Failure failure = stream.Finish()) return failure;
     for (NSUInteger i = 0; i < range.length; ++i) {
       times[i] = samples->_slots[range.location + i].load(std::memory_order_relaxed);

@@ -1,5 +1,6 @@
-// What hosts in C and C++ call of Apple's Objective-C runtime and CoreFoundation that GCC's runtime
-// has not: reference counts, pools, and string literals (CFSTR, metal-cpp's MTLSTR).
+// The functions of Apple's Objective-C runtime and CoreFoundation that hosts in C and C++ call and
+// that GCC's runtime does not have: reference counts, pools, and string literals (CFSTR,
+// metal-cpp's MTLSTR).
 #import <Foundation/Foundation.h>
 #include <objc/runtime.h>
 #include <string.h>

@@ -70,7 +70,7 @@ struct CommandBufferState {
   WaitWord scheduled;
   WaitWord done;
 
-  std::mutex mutex;  // guards what follows
+  std::mutex mutex;  // guards the members below
   std::vector<MTLCommandBufferHandler> scheduled_handlers;
   std::vector<MTLCommandBufferHandler> completed_handlers;
   bool scheduled_sent = false;

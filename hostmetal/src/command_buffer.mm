@@ -65,7 +65,7 @@ struct Held {
 void RunCompletedHandlersHere(void* context) {
   auto* held = static_cast<Held*>(context);
   held->mutex->unlock();
-  // What comes next does not wait for handlers.
+  // Later work does not wait for handlers.
   (*held->buffer->_queue->_state)->WakeForRest();
   RunCompletedHandlers(held->buffer);
 }

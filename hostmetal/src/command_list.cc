@@ -1,4 +1,4 @@
-// What encoders record and queues execute.
+// The commands that encoders record and queues execute.
 #include "hostmetal/src/command_list.h"
 
 #include <algorithm>
@@ -198,7 +198,7 @@ namespace {
 Failure ExecuteInOrder(CommandList& list, Stream& stream, const LaterSignal& later,
                        Outcome* outcome, size_t* at) {
   std::vector<DispatchCommand> batch;
-  std::shared_ptr<Point> last;  // behind the command before, if anybody asked
+  std::shared_ptr<Point> last;  // behind the command before, if one was asked for
   size_t n = list.commands.size();
   for (size_t& i = *at; i < n; ++i) {
     const Command& c = list.commands[i];
@@ -256,7 +256,7 @@ Failure ExecuteInOrder(CommandList& list, Stream& stream, const LaterSignal& lat
         break;
     }
     if (failure) return failure;
-    // Of those that overlapped none but the last: nothing overlaps what is sampled.
+    // The last of those that overlapped none: nothing overlaps a sampled command.
     const Command& done = list.commands[i];
     if (!done.sampled[0]) continue;
     failure = stream.Sample(done.sampled[0], done.sampled[1]);

@@ -1,5 +1,5 @@
-// What encoders record and queues execute. Plain C++: no Objective-C message is sent while a
-// command buffer runs.
+// The commands that encoders record and queues execute. Plain C++: no Objective-C message is sent
+// while a command buffer runs.
 #ifndef HOSTMETAL_SRC_COMMAND_LIST_H_
 #define HOSTMETAL_SRC_COMMAND_LIST_H_
 
@@ -26,13 +26,13 @@ class EventState {
   bool Wait(uint64_t value, uint64_t deadline);
   // Calls `notify` once the value is reached, now or from Signal().
   void Notify(uint64_t value, std::function<void()> notify);
-  // The value is to come when `point` passes; Keep() takes what this returns.
+  // The value is to come when `point` passes; Keep() takes the result.
   uint64_t Promise(uint64_t value, std::shared_ptr<Point> point);
-  // What was promised has come. Each queue's thread says so for itself, so that an earlier promise
+  // A promised value has come. Each queue's thread says so for itself, so that an earlier promise
   // may be kept after a later one: it leaves the value alone.
   void Keep(uint64_t promise, uint64_t value);
   // Later work of `stream` starts once the value is reached; returns at once where the stream
-  // itself can wait for what was promised.
+  // itself can wait for a promise.
   void Hold(uint64_t value, Stream& stream);
 
  private:
@@ -40,7 +40,7 @@ class EventState {
     uint64_t id, value;
     std::shared_ptr<Point> point;
   };
-  // Sets the value, for the holder of the lock, and returns what is to be called without it.
+  // Sets the value, for the holder of the lock, and returns the functions to call without it.
   std::vector<std::function<void()>> Set(uint64_t value);
 
   mutable std::mutex mutex_;
@@ -55,7 +55,7 @@ class EventState {
 class Arena {
  public:
   void* Allocate(size_t bytes);
-  // Keeps a block for what is allocated next.
+  // Keeps a block for the next allocations.
   void Reset();
 
  private:
@@ -103,7 +103,7 @@ struct Command {
 };
 
 struct CommandList {
-  // What decides only when it runs what the stream gets.
+  // A call that decides the stream's work only when it runs.
   using Call = std::function<Failure(CommandList&, Stream&)>;
 
   Arena arena;
@@ -120,7 +120,7 @@ struct CommandList {
   void Clear();
 };
 
-// What became of a list. With an `end`, its work goes on until that has passed, and may fail yet.
+// The outcome of a list. With an `end`, its work goes on until that has passed, and may fail yet.
 struct Outcome {
   Failure failure;
   uint32_t encoder = 0;  // number of the encoder whose command failed

@@ -34,7 +34,7 @@ std::string PackageDirectory() {
 
 // The interpreter whose packages the compiler needs: that of the environment that holds the package
 // (site-packages/metal_ops or <checkout>/python/metal_ops), else the one we run in, which may be
-// anybody's, else the PATH's.
+// any, else the PATH's.
 std::string FindPython(const std::string& package) {
   if (const char* wanted = getenv("HOSTMETAL_PYTHON")) return wanted;
   bool installed = package.find("/site-packages/") != std::string::npos;
@@ -103,14 +103,14 @@ int Spawn(const std::vector<std::string>& arguments, const std::string& input,
   return status;
 }
 
-// As standard input: the name of a file is part of what the compiler's cache goes by.
+// As standard input: the name of a file is part of the compiler's cache key.
 std::vector<std::string> SourceArguments(const CompileJob& job, const std::string& output) {
   std::vector<std::string> arguments = {"-", "-o", output};
   for (const auto& macro : job.macros) arguments.push_back("-D" + macro.first + "=" + macro.second);
   if (!job.standard.empty()) arguments.push_back("-std=" + job.standard);
   if (!job.math.empty()) arguments.push_back(job.math);
   if (job.logging) arguments.push_back("-fmetal-enable-logging");
-  // What is compiled here runs here, and METAL_OPS_MARCH is the compiler's to read.
+  // Code that is compiled here runs here, and METAL_OPS_MARCH is the compiler's to read.
   if (job.wide && !getenv("METAL_OPS_MARCH")) arguments.push_back("-march=x86-64-v4");
   for (std::string& argument : AskedByEnvironment()) arguments.push_back(std::move(argument));
   const bool checked = job.checked && job.gpu.empty();  // on GPUs there are none

@@ -21,10 +21,10 @@ struct CompileJob {
   bool checked = false;  // kernels whose accesses are checked, instead of the others
   // Code of these alone. Empty: of all, or of none where there are many (METALLIB_KERNEL_ABSENT).
   std::vector<std::string> kernels;
-  bool deferred = false;  // `source` is what Module::Deferred says
+  bool deferred = false;  // `source` is the text of Module::Deferred
 };
 
-// What HOSTMETAL_DEBUG and HOSTMETAL_COVERAGE ask of the compiler, as its arguments.
+// The requests of HOSTMETAL_DEBUG and HOSTMETAL_COVERAGE to the compiler, as its arguments.
 std::vector<std::string> AskedByEnvironment();
 
 // The bytes of the .metallib. HOSTMETAL_PYTHON names the interpreter and HOSTMETAL_COMPILER the

@@ -13,7 +13,7 @@
   BOOL _barrier;  // the next dispatch must wait for those before it
 }
 - (id)initWithCommandBuffer:(HMCommandBuffer*)buffer dispatchType:(MTLDispatchType)dispatchType;
-// What it encodes is another encoder's, which is open and stays so.
+// It encodes into another encoder, which is open and stays so.
 - (id)initInside:(HMEncoder*)encoder;
 @end
 

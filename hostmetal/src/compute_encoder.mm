@@ -246,7 +246,7 @@ std::string Number(uint64_t n) { return std::to_string(n); }
   _bound->without_memory = length ? _bound->without_memory & ~bit : _bound->without_memory | bit;
 }
 
-// The command, filled in but for the grid; nullptr after an error.
+// The command, filled in except for the grid; nullptr after an error.
 - (Command*)newDispatch:(CommandType)type group:(MTLSize)group method:(const char*)method {
   if (![self isOpen:method]) return nullptr;
   HMComputePipelineState* pipeline = _pipeline;
@@ -332,7 +332,7 @@ std::string Number(uint64_t n) { return std::to_string(n); }
   if (commands) _barrier = YES;
   return commands;
 }
-// What commands inherit, as it is now.
+// The state that commands inherit, as it is now.
 - (hostmetal::Inherited)inherited {
   auto bound = std::make_shared<hostmetal::Bindings>();
   bound->SetBuffers(*_bound);

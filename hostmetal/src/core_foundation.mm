@@ -4,7 +4,7 @@
 
 namespace {
 
-// What Foundation calls an encoding; 0 for those that are not there.
+// Foundation's number of an encoding; 0 for those that are not there.
 NSStringEncoding FoundationEncoding(CFStringEncoding encoding) {
   switch (encoding) {
     case kCFStringEncodingUTF8:

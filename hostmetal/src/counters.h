@@ -14,7 +14,7 @@
   NSUInteger _count;
   std::atomic<uint64_t>* _slots;
 }
-// nil, and an error, for what this device does not have.
+// nil, and an error, for a descriptor that this device does not support.
 + (HMCounterSampleBuffer*)newOn:(HMDevice*)device
                      descriptor:(MTLCounterSampleBufferDescriptor*)descriptor
                           error:(NSError**)error;

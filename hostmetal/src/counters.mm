@@ -9,7 +9,7 @@ NSErrorDomain const MTLCounterErrorDomain = @"MTLCounterErrorDomain";
 
 namespace {
 
-// What Apple's GPUs take: 32 KiB.
+// The limit of Apple's GPUs: 32 KiB.
 constexpr NSUInteger kMostSamples = 4096;
 constexpr NSUInteger kAttachments = 4;
 
@@ -170,7 +170,7 @@ void UseSamples(HMEncoder* encoder, HMCounterSampleBuffer* samples) {
 
 template <typename Descriptor>
 void EncodeSamplesOf(HMEncoder* encoder, Descriptor* descriptor) {
-  // Without messages, which would be most of what a pass costs.
+  // Without messages, which would be most of the cost of a pass.
   for (auto* attachment : [descriptor sampleBufferAttachments]->_attachments) {
     if (!attachment || !attachment->_sampleBuffer) continue;
     auto* samples = (HMCounterSampleBuffer*)attachment->_sampleBuffer;

@@ -1,4 +1,4 @@
-// MTLDevice, and what every object of one has.
+// MTLDevice, and the methods of every object of one.
 #ifndef HOSTMETAL_SRC_DEVICE_H_
 #define HOSTMETAL_SRC_DEVICE_H_
 

@@ -55,8 +55,8 @@ std::string Environment(const char* name) {
   return value ? value : "";
 }
 
-// What HOSTMETAL_DEVICE and HOSTMETAL_DEVICES name: cpu, which is the default, cuda:<number> or
-// cuda, and how many from there on: one, or of cuda all.
+// The devices that HOSTMETAL_DEVICE and HOSTMETAL_DEVICES name: cpu, which is the default,
+// cuda:<number> or cuda, and the number of them from there on: one, or for cuda all.
 struct Chosen {
   std::vector<hostmetal::Driver*> drivers;  // none: the reason was printed
   size_t processors = 1;                    // how many devices the processor is

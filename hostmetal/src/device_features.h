@@ -1,4 +1,4 @@
-// What a device says of itself that is the same for all.
+// The answers of a device that are the same for all.
 #ifndef HOSTMETAL_SRC_DEVICE_FEATURES_H_
 #define HOSTMETAL_SRC_DEVICE_FEATURES_H_
 

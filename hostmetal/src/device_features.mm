@@ -1,4 +1,4 @@
-// What a device says of itself that is the same for all.
+// The answers of a device that are the same for all.
 #include "hostmetal/src/device_features.h"
 
 @implementation HMDeviceFeatures

@@ -1,4 +1,5 @@
-// What tells contents apart: FNV-1a with 128 bits. Nobody is kept from making two of one digest.
+// A digest that tells contents apart: FNV-1a with 128 bits. It does not stop an attacker from
+// making two contents of one digest.
 #ifndef HOSTMETAL_SRC_DIGEST_H_
 #define HOSTMETAL_SRC_DIGEST_H_
 

@@ -1,4 +1,4 @@
-// What a backend provides: memory, compiled kernels, and streams that run them. The API above it
+// The interface of a backend: memory, compiled kernels, and streams that run them. The API above it
 // never sees how; the CPU is one backend (hostmetal/src/cpu), NVIDIA's GPUs are another
 // (hostmetal/src/cuda).
 #ifndef HOSTMETAL_SRC_DRIVER_H_
@@ -44,14 +44,14 @@ struct Failure {
 struct DeviceInfo {
   std::string name;
   uint64_t registry_id = 0;
-  uint64_t memory_bytes = 0;  // what all buffers together may take
+  uint64_t memory_bytes = 0;  // the limit of all buffers together
   bool unified_memory = true;
   uint32_t cores = 0;  // that run threadgroups beside each other
   uint32_t threadgroup_bytes = METALLIB_MAX_THREADGROUP_MEMORY;  // that a dispatch may pass
   bool wide_vectors = false;  // a processor whose vectors have 512 bits, and which is to use them
 };
 
-// Who uses a block of memory. kUpload: one writes it once, and the other reads it once.
+// The users of a block of memory. kUpload: one writes it once, and the other reads it once.
 enum class Storage { kShared, kPrivate, kUpload };
 
 struct Allocation {
@@ -60,7 +60,7 @@ struct Allocation {
   size_t size = 0;         // bytes taken, at least those asked for
 };
 
-// What another process calls memory by (Driver::Share).
+// Another process' name for memory (Driver::Share).
 struct SharedName {
   unsigned char bytes[64];
 };
@@ -72,12 +72,12 @@ class Module {
   virtual const std::vector<const metallib_kernel*>& kernels() const = 0;
   // Gives a kernel its code, where its entry has METALLIB_KERNEL_ABSENT: another module and entry.
   virtual Failure Complete(Kernel* kernel);
-  // What its kernels were made of, in so many bytes as a digest has: equal for two modules of one
+  // The origin of its kernels, in as many bytes as a digest has: equal for two modules of one
   // origin. "" where that is not known.
   virtual std::string Identity() const { return ""; }
   // Whether a compiler made it here, at this program's word.
   virtual bool FromSource() const { return false; }
-  // What the compiler makes the code of kernels of that came without, or "".
+  // The text from which the compiler makes the code of kernels that came without, or "".
   virtual std::string Deferred() const { return ""; }
   // The .metallib that it was loaded from.
   virtual std::string Bytes() const { return ""; }
@@ -85,7 +85,7 @@ class Module {
   virtual const metallib_gpu_library* gpu() const = 0;
 };
 
-// A kernel with its function constants: what a pipeline state holds.
+// A kernel with its function constants: the content of a pipeline state.
 struct Kernel {
   std::shared_ptr<Module> module;
   const metallib_kernel* entry = nullptr;
@@ -118,7 +118,7 @@ struct DispatchCommand {
   uint32_t shorter = 0;
 };
 
-// What a command's kernel refers to at an index of buffers.
+// The reference of a command's kernel at an index of buffers.
 inline const metallib_argument* ReferenceAt(const metallib_kernel& entry, uint32_t index) {
   for (uint32_t i = 0; i < entry.n_arguments; ++i) {
     const metallib_argument& a = entry.arguments[i];
@@ -137,10 +137,10 @@ class Point {
   // Returns when it has passed, with the failure of that work, if any. From any thread, and more
   // than once.
   virtual Failure Wait() = 0;
-  // After Wait(): how long the device was busy with what lies between this point and the one before
-  // it, 0 where nobody knows.
+  // After Wait(): how long the device was busy between the previous point and this one, 0 where
+  // that is unknown.
   virtual uint64_t BusyNanoseconds() const { return 0; }
-  // After Wait(): when it passed, on Now()'s clock; 0 where nobody knows.
+  // After Wait(): when it passed, on Now()'s clock; 0 where that is unknown.
   virtual uint64_t EndNanoseconds() const { return 0; }
 };
 
@@ -157,7 +157,7 @@ class LogSource {
 class Stream {
  public:
   virtual ~Stream() = default;
-  // Of what is given from now on.
+  // For all later commands.
   void UseLogs(LogSource* logs) { logs_ = logs; }
   // The commands are independent of each other and may overlap.
   virtual Failure Dispatch(const DispatchCommand* commands, size_t count) = 0;
@@ -177,7 +177,7 @@ class Stream {
   // The point behind everything given so far, from a stream whose work goes on after its calls have
   // returned; nullptr from others, which have to be finished.
   virtual std::shared_ptr<Point> Mark() { return nullptr; }
-  // Later work starts after `point`, which may be another stream's. False: somebody has to wait.
+  // Later work starts after `point`, which may be another stream's. False: a thread has to wait.
   virtual bool StartAfter(const Point& point) { return false; }
 
  protected:
@@ -204,22 +204,22 @@ class Driver {
   virtual void Return(const Allocation& allocation) = 0;
   // Memory that kernels of other processes of this machine may use, too, for as long as this one runs.
   virtual bool Share(size_t bytes, SharedName* name, void** address) = 0;
-  // What another process shares, at an address for kernels of this one.
+  // Memory that another process shares, at an address for kernels of this one.
   virtual bool OpenShared(const SharedName& name, void** address) = 0;
   // `checked` asks for bounds checks in every access. `name` is for messages.
   virtual std::shared_ptr<Module> LoadFile(const std::string& path, bool checked,
                                            Failure* failure) = 0;
   virtual std::shared_ptr<Module> LoadData(std::string_view bytes, const std::string& name,
                                            bool checked, Failure* failure) = 0;
-  // What the shader compiler's --gpu has to say for this device; "" for none.
+  // The value of the shader compiler's --gpu for this device; "" for none.
   virtual std::string CompilerTarget() const = 0;
   // Makes the code of a kernel that has its constants; may lower its max_threads.
   virtual Failure Prepare(Kernel* kernel) = 0;
   virtual std::unique_ptr<Stream> NewStream() = 0;
 };
 
-// Reads what the environment says of dispatches on the processor (HOSTMETAL_TIMEOUT); what is wrong
-// with it, or "".
+// Reads the environment's setting for dispatches on the processor (HOSTMETAL_TIMEOUT); its error,
+// or "".
 std::string ReadTimeout();
 
 // Reads what checks it asks for (HOSTMETAL_CHECK, HOSTMETAL_SCHEDULE), on the processor alone; what is wrong with it, or "".

@@ -1,4 +1,4 @@
-// What the encoders have in common.
+// Shared by the encoders.
 #ifndef HOSTMETAL_SRC_ENCODER_H_
 #define HOSTMETAL_SRC_ENCODER_H_
 

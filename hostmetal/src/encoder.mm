@@ -1,4 +1,4 @@
-// What the encoders have in common.
+// Shared by the encoders.
 #include "hostmetal/src/encoder.h"
 
 #include "hostmetal/src/errors.h"

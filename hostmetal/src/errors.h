@@ -1,4 +1,4 @@
-// What is wrong, as Metal says it; strings of C++ and of Objective-C.
+// Errors in Metal's words; strings of C++ and of Objective-C.
 #ifndef HOSTMETAL_SRC_ERRORS_H_
 #define HOSTMETAL_SRC_ERRORS_H_
 

@@ -39,8 +39,8 @@
 - (void)notifyListener:(MTLSharedEventListener*)listener
                atValue:(uint64_t)value
                  block:(MTLSharedEventNotificationBlock)block {
-  // The event owns what waits for it, so the block's reference to the event would keep both for
-  // ever; by the time the value is reached, whoever signals it holds the event.
+  // The event owns its waiting blocks, so a block's reference to the event would keep both for
+  // ever; by the time the value is reached, the signalling code holds the event.
   hostmetal::Retained<dispatch_queue_t> queue([listener dispatchQueue]);
   hostmetal::Retained<id> work([[block copy] autorelease]);
   HMSharedEvent* event = self;

@@ -3,7 +3,8 @@
 #import <Foundation/Foundation.h>
 #include <objc/runtime.h>
 
-// Of NSEnumerator: GNUstep's NSDirectoryEnumerator cannot be made without a path of its own.
+// A subclass of NSEnumerator: GNUstep's NSDirectoryEnumerator cannot be made without a path of its
+// own.
 @interface HMURLEnumerator : NSEnumerator {
   NSString* _root;
   NSDirectoryEnumerator* _paths;

@@ -15,8 +15,7 @@ namespace {
 IMP original_string_from_file;
 IMP original_string_from_url;
 
-// Why the file cannot be read as Apple puts it: NSCocoaErrorDomain, what happened below it, the
-// path.
+// Why the file cannot be read as Apple puts it: NSCocoaErrorDomain, the error below it, the path.
 NSError* WhyUnread(NSString* path, bool as_text) {
   const char* name = [path fileSystemRepresentation];
   struct stat info;
@@ -67,20 +66,20 @@ NSString* FolderOf(NSString* path) {
   return [[path stringByStandardizingPath] stringByDeletingLastPathComponent];
 }
 
-// What the system says of a path: 0, or why it cannot be looked at or, with `mode`, used so.
+// The system's answer for a path: 0, or why it cannot be looked at or, with `mode`, used so.
 int Refused(NSString* path, int mode = F_OK) {
   const char* name = [([path length] ? path : @".") fileSystemRepresentation];
   if (!name) return ENOENT;
   return access(name, mode) == 0 ? 0 : errno;
 }
 
-// Why something cannot be written at a path. `exists`: what is there is in its way.
+// Why something cannot be written at a path. `exists`: a file there is in its way.
 NSError* WhyUnwritten(NSString* path, bool exists) {
   NSString* name = [path lastPathComponent];
   NSString* folder = FolderOf(path);
   if (exists && Refused(path) == 0) {
     return CocoaError(
-        516 /* NSFileWriteFileExistsError, which GNUstep has not */,
+        516 /* NSFileWriteFileExistsError, which GNUstep does not have */,
         [NSString stringWithFormat:
                       @"The file “%@” couldn’t be saved in the folder “%@” because a file with "
                       @"the same name already exists.",
@@ -133,7 +132,7 @@ NSError* WhyUnremoved(NSString* path) {
       path, below);
 }
 
-// `verb` is what could not be done, "copied" or "moved".
+// `verb` is the failed action, "copied" or "moved".
 NSError* WhyUnmoved(NSString* from, NSString* to, NSString* verb) {
   const int below = Refused(from);
   NSString* name = [from lastPathComponent];
@@ -161,12 +160,12 @@ NSError* WhyUnmoved(NSString* from, NSString* to, NSString* verb) {
   return WhyUnwritten(to, false);
 }
 
-// What GNUstep has in these places: its own methods, and after a failure a Mac's error.
+// GNUstep's methods in these places: its own, and after a failure a Mac's error.
 struct Methods {
   IMP write_string, write_data, remove, copy, move, list, create, attributes;
 } originals;
 
-// With the error that nobody reads; GNUstep's words are others.
+// With an error that is not read; GNUstep's words are others.
 template <class Result, class... Arguments>
 Result Call(IMP original, id self, SEL selector, Arguments... arguments) {
   using Function = Result (*)(id, SEL, Arguments..., NSError**);
@@ -295,8 +294,8 @@ id SystemsVersion(id self, SEL selector) {
       stringWithFormat:@"Version %ld.%ld", long(version.majorVersion), long(version.minorVersion)];
 }
 
-// Bytes above 127 in what is said to be ASCII are those of Latin-1 on a Mac; GNUstep has no string then. Programs
-// read a shader's text so, whose comments have a sign of their authors' languages.
+// Bytes above 127 in strings declared as ASCII are those of Latin-1 on a Mac; GNUstep has no string then.
+// Programs read a shader's text so, whose comments have a sign of their authors' languages.
 NSStringEncoding Lenient(const void* bytes, NSUInteger length, NSStringEncoding encoding) {
   if (encoding != NSASCIIStringEncoding || !bytes) return encoding;
   const auto* text = static_cast<const unsigned char*>(bytes);
@@ -304,7 +303,8 @@ NSStringEncoding Lenient(const void* bytes, NSUInteger length, NSStringEncoding 
   return ascii ? encoding : NSISOLatin1StringEncoding;
 }
 
-// Of the two classes that allocate strings: what else makes strings of bytes calls these.
+// For the two classes that allocate strings: all other functions that make strings of bytes call
+// these.
 template <bool kMutable>
 struct OfBytes {
   static IMP original, original_no_copy;
@@ -334,7 +334,8 @@ IMP Replace(Class of, SEL selector, IMP replacement) {
   return original;
 }
 
-// In the classes of a cluster as well: what one of them inherited when it was first called stays in its table.
+// In the classes of a cluster as well: the method that one of them inherited when it was first called stays in
+// its table.
 IMP ReplaceInCluster(Class of, SEL selector, IMP replacement) {
   IMP original = Replace(of, selector, replacement);
   const char* types = method_getTypeEncoding(class_getInstanceMethod(of, selector));

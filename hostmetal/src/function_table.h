@@ -31,7 +31,7 @@
 
 namespace hostmetal {
 
-// Makes the handles of a pipeline's linked functions. What is wrong with them, or a code of 0.
+// Makes the handles of a pipeline's linked functions. The error in them, or a code of 0.
 Failure Link(HMComputePipelineState* pipeline, NSArray<id<MTLFunction>>* functions,
              NSMutableArray* handles);
 // All of them that tables may have.

@@ -151,7 +151,7 @@ Failure Link(HMComputePipelineState* pipeline, NSArray<id<MTLFunction>>* functio
     if (function->_entry->flags & METALLIB_KERNEL_ABSENT) {
       if (Failure failure = handle->_function->module->Complete(handle->_function)) return failure;
     }
-    // A checked function knows its launch by what its own library keeps of it.
+    // A checked function knows its launch by the state that its own library keeps.
     if (device->_checked && handle->_function->module != pipeline->_kernel->module) {
       return {
           kLibraryUnsupported,

@@ -120,7 +120,7 @@ std::string SectionName(const char* segment, const char* name) {
   return std::string(segment) + "," + name;
 }
 
-// What a call returned stays where it is.
+// The result of a call stays where it is.
 template <typename T>
 struct Kept {
   std::mutex mutex;

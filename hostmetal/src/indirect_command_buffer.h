@@ -16,7 +16,7 @@
 
 namespace hostmetal {
 
-// A command as it was encoded; it keeps what it names.
+// A command as it was encoded; it keeps the objects it names.
 struct IndirectCommand {
   struct Bound {
     Retained<HMBuffer*> buffer;
@@ -31,7 +31,7 @@ struct IndirectCommand {
   Failure wrong;  // the first misuse
 };
 
-// What the encoder that executes has set, and its command buffer keeps.
+// The state that the executing encoder has set, and its command buffer keeps.
 struct Inherited {
   HMComputePipelineState* pipeline;
   std::shared_ptr<const Bindings> bound;  // buffers alone
@@ -48,12 +48,12 @@ class IndirectCommands {
   // Whether a command of one may be put in the other.
   bool Alike(const IndirectCommands& other) const;
 
-  // What a command's methods change, by `change`.
+  // Changes a command by a method of it, `change`.
   template <typename Change>
   void Edit(size_t index, Change change) {
     std::lock_guard<std::mutex> lock(mutex_);
     std::shared_ptr<IndirectCommand>& slot = slots_[index];
-    // What is being executed, or was copied to another place, stays what it is.
+    // A command that is being executed, or was copied to another place, stays as it is.
     slot = slot ? std::make_shared<IndirectCommand>(*slot) : std::make_shared<IndirectCommand>();
     if (Failure wrong = change(*slot); wrong && !slot->wrong) slot->wrong = std::move(wrong);
   }
@@ -61,7 +61,7 @@ class IndirectCommands {
   void Put(size_t index, Slots commands);
   void Reset(NSRange range) { Put(range.location, Slots(range.length)); }
 
-  // On a stream's thread; `list` keeps what runs.
+  // On a stream's thread; `list` keeps the running commands.
   Failure Execute(NSRange range, const Inherited& inherited, CommandList& list,
                   Stream& stream) const;
 
@@ -86,7 +86,7 @@ class IndirectCommands {
   MTLResourceOptions _options;
   hostmetal::IndirectCommands* _commands;
 }
-// nil for what a device does not execute.
+// nil for commands that a device does not execute.
 + (HMIndirectCommandBuffer*)newOn:(HMDevice*)device
                        descriptor:(MTLIndirectCommandBufferDescriptor*)descriptor
                             count:(NSUInteger)count

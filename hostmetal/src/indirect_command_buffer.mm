@@ -51,7 +51,7 @@ IndirectCommands::Slots IndirectCommands::Get(NSRange range) const {
 
 void IndirectCommands::Put(size_t index, Slots commands) {
   std::lock_guard<std::mutex> lock(mutex_);
-  // What is replaced is let go of after the lock.
+  // Replaced commands are released after the lock.
   std::swap_ranges(commands.begin(), commands.end(), slots_.begin() + ptrdiff_t(index));
 }
 

@@ -31,7 +31,7 @@ uintptr_t MarkOf(const void* address) {
 }
 
 // Addresses for an object whose contents lie elsewhere. All of them can be read, as slices are told
-// from buffers by what lies there; only the header is ever written, and takes memory.
+// from buffers by the bytes there; only the header is ever written, and takes memory.
 constexpr size_t kSmall = size_t{64} << 10;
 
 // Ranges of a power of two, kept for the next buffer: to give one back to the system stops every
@@ -111,7 +111,7 @@ void FreeAddresses(void* block, size_t bytes) {
   const BOOL apart = _apart;
   const NSUInteger length = _length;
   HMBuffer* const whole = _whole;
-  // What is made of this memory next may be larger, and have a slice begin here.
+  // The next object in this memory may be larger, and have a slice begin here.
   *Mark(self) = 0;
   if (whole) {
     FreeAddresses(self, kHeader + length);

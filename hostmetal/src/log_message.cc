@@ -1,4 +1,4 @@
-// Text of what os_log wrote.
+// Text of os_log's messages.
 #include "hostmetal/src/log_message.h"
 
 #include <math.h>

@@ -1,4 +1,4 @@
-// Text of what os_log wrote. Plain C++.
+// Text of os_log's messages. Plain C++.
 #ifndef HOSTMETAL_SRC_LOG_MESSAGE_H_
 #define HOSTMETAL_SRC_LOG_MESSAGE_H_
 
@@ -10,7 +10,7 @@
 namespace hostmetal {
 
 struct LogMessage {
-  bool named = false;  // has a subsystem and a category, as those of os_log_default have not
+  bool named = false;  // has a subsystem and a category, unlike those of os_log_default
   std::string subsystem, category;
   int level = 0;  // MTLLogLevel
   std::string kernel;

@@ -18,8 +18,8 @@ namespace hostmetal {
 
 using LogHandler = void (^)(NSString*, NSString*, MTLLogLevel, NSString*);
 
-// One log buffer. Command buffers begin and end their use of it; what is in it is taken out at an
-// end, and room is made once nobody uses it.
+// One log buffer. Command buffers begin and end their use of it; messages are taken out at an end,
+// and room is made once it is not in use.
 class LogState {
  public:
   LogState(Driver* driver, uint64_t bytes, int level);
@@ -58,7 +58,7 @@ class LogUse : public LogSource {
   // The same state as another command buffer's.
   void SetAs(const LogUse& other) { Set(other.state_, other.driver_); }
   metallib_log* Log() override;
-  // When the command buffer is done and what it used still there: what is to be called with the
+  // When the command buffer is done and its objects are still there: the block to call with the
   // messages before its completed handlers, or nil. The caller releases it.
   void (^End())(id<MTLCommandBuffer>);
 
@@ -75,7 +75,7 @@ class LogUse : public LogSource {
   HMDevice* _device;
   std::shared_ptr<hostmetal::LogState>* _state;
 }
-// nil, and an error, where the descriptor asks for what cannot be.
+// nil, and an error, where the descriptor asks for an impossible size or level.
 + (id)newOn:(HMDevice*)device descriptor:(MTLLogStateDescriptor*)descriptor error:(NSError**)error;
 @end
 

@@ -19,7 +19,7 @@ constexpr uint64_t kPatienceNs = 10000000;
 
 std::string Bytes(uint64_t n) { return std::to_string(n) + " bytes"; }
 
-// Of MTL_LOG_BUFFER_SIZE; where only MTL_LOG_LEVEL is set, Apple's default of the former.
+// The size in MTL_LOG_BUFFER_SIZE; where only MTL_LOG_LEVEL is set, Apple's default of the former.
 uint64_t AskedBytes() {
   const char* asked = getenv("MTL_LOG_BUFFER_SIZE");
   if (!asked) return getenv("MTL_LOG_LEVEL") ? kLeast : kDefault;

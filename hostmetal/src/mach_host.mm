@@ -15,7 +15,7 @@ uint64_t Kilobytes(const char* text, const char* name) {
   return at && sscanf(at + strlen(name), ": %llu", &found) == 1 ? found : 0;
 }
 
-// A file of /proc, which may be longer than what is wanted of it.
+// A file of /proc, which may be longer than the wanted part.
 template <size_t kSize>
 bool ReadText(const char* path, char (&text)[kSize]) {
   FILE* file = fopen(path, "r");
@@ -71,7 +71,7 @@ HM_EXPORTED kern_return_t task_info(task_t task, task_flavor_t flavor, task_info
     return Give(found, info, count);
   }
   if (flavor != TASK_VM_INFO) return KERN_INVALID_ARGUMENT;
-  // What files lie behind can be read again, and is not the process' own.
+  // Pages with files behind them can be read again, and are not the process' own.
   task_vm_info_data_t found = {bytes("VmSize"), bytes("VmRSS"), bytes("VmHWM"),
                                bytes("RssAnon") + bytes("RssShmem")};
   return Give(found, info, count);

@@ -3,7 +3,7 @@
 #if defined(__x86_64__)
 
 // Integer arguments, al (the number of vector arguments of a variadic call), vector arguments.
-// What the lookup may throw (out of +initialize) unwinds through here.
+// Exceptions of the lookup (out of +initialize) unwind through here.
 asm(R"(
 .macro hm_send name, self, op
   .globl \name

@@ -9,7 +9,7 @@
 
 namespace hostmetal {
 
-// Encodes what makes them; why it cannot, or "".
+// Encodes the commands that make them; why it cannot, or "".
 std::string EncodeMipmaps(HMEncoder* encoder, HMTexture* texture);
 
 }  // namespace hostmetal

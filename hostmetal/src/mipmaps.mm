@@ -31,7 +31,7 @@ struct Pipelines {
   std::string wrong;
 };
 
-// Made once a device.
+// Made once per device.
 const Pipelines& PipelinesOf(HMDevice* device) {
   static std::mutex mutex;
   static auto* made = new std::map<HMDevice*, Pipelines>;
@@ -78,7 +78,7 @@ std::string EncodeMipmaps(HMEncoder* encoder, HMTexture* texture) {
   const bool volume = texture->_textureType == MTLTextureType3D;
   HMComputeCommandEncoder* inner = [[HMComputeCommandEncoder alloc] initInside:encoder];
   [inner setComputePipelineState:volume ? pipelines.volume : pipelines.slices];
-  // Views that nobody else holds: the command buffer's, whether it retains what it is given or not.
+  // Views without other holders: the command buffer's, whether it retains its arguments or not.
   const auto level = [&](NSUInteger number) {
     const MTLTextureType type = volume ? MTLTextureType3D : MTLTextureType2DArray;
     HMTexture* view = [texture newPlainViewOfType:type level:number];

@@ -80,7 +80,7 @@ bool IsLoaded(const CompiledModule* module);
 void SetLoaded(CompiledModule* module);
 // While these become known, keeps the runtime from sending +load to a file's classes; else false.
 bool HoldLoads(const CompiledModule* module);
-// Sends what was held, as far as the classes' superclasses are known.
+// Sends the held loads, as far as the classes' superclasses are known.
 void SendLoads();
 
 }  // namespace hostmetal

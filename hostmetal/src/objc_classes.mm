@@ -22,8 +22,9 @@ namespace {
 // GCC's, with more behind.
 constexpr long kRunTimeLayout = 9, kReferenceCounting = 10, kGcc = 8, kGccSize = 32;
 constexpr uintptr_t kClangProtocol = 3, kGccProtocol = 2;
-// Of CompiledClass::info. clang means its newer structure; the runtime takes it for a class that objc_allocateClassPair made
-// and nobody has registered, and class_addMethod leaves such a class without the selector.
+// Bits of CompiledClass::info. clang means its newer structure; the runtime takes it for a class that
+// objc_allocateClassPair made and that is not registered yet, and class_addMethod leaves such a class without the
+// selector.
 constexpr unsigned long kClangStructure = 16;
 
 using Register = void (*)(CompiledModule*);
@@ -82,12 +83,12 @@ void RenumberAll(const Symbols* symbols, uintptr_t from, uintptr_t to) {
   }
 }
 
-// Puts the variables behind those of a superclass of this size. All move together, by what keeps
+// Puts the variables behind those of a superclass of this size. All move together, by a multiple of
 // the alignment that the compiler gave them: whole instances are multiples of it.
 void Place(CompiledClass* c, long superclass_size) {
   constexpr long kAlignment = 16;
   const long own = -c->instance_size;
-  long lowest = 0;  // negative where the first variable lies in what pads the superclass
+  long lowest = 0;  // negative where the first variable lies in the superclass' padding
   for (int i = 0; c->ivars && i < c->ivars->count; ++i) {
     lowest = std::min<long>(lowest, c->ivars->ivar[i].offset);
   }
@@ -100,7 +101,7 @@ void Place(CompiledClass* c, long superclass_size) {
   }
 }
 
-// The size of the instances of a class, or -1 as long as nobody knows.
+// The size of the instances of a class, or -1 as long as it is unknown.
 long SizeOf(const char* name, const std::vector<CompiledClass*>& waiting,
             const CompiledModule* arriving) {
   if (!name) return 0;  // of a root class
@@ -165,7 +166,7 @@ void Load(CompiledModule* module) {
 }  // namespace
 }  // namespace hostmetal
 
-// In place of libobjc's under the same name, which every compiled file calls with what it defines.
+// In place of libobjc's under the same name, which every compiled file calls with its definitions.
 extern "C" __attribute__((visibility("default"))) void __objc_exec_class(
     hostmetal::CompiledModule* module) {
   if (hostmetal::IsLoaded(module)) return;

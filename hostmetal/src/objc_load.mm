@@ -122,7 +122,7 @@ bool HoldLoads(const CompiledModule* module) {
 void SetLoaded(CompiledModule* module) { module->size = kLoaded; }
 
 void SendLoads() {
-  // A +load that opens a library: what is held there comes after it.
+  // A +load that opens a library: its loads come after it.
   if (sending) return;
   sending = true;
   Held& held = TheHeld();

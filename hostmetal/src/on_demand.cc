@@ -17,8 +17,8 @@ namespace hostmetal {
 namespace {
 
 // A program that asks for many kernels asks for more: every so many calls of the compiler, each has
-// one kernel more to make, so that some dozens of calls make all of a library and some few not much
-// that nobody wants.
+// one kernel more to make, so that some dozens of calls make all of a library and some few make
+// little that is not used.
 constexpr size_t kCallsPerKernel = 4;
 
 bool IsAbsent(const metallib_kernel* entry) { return entry->flags & METALLIB_KERNEL_ABSENT; }
@@ -101,7 +101,7 @@ class OnDemandModule : public Module {
   const std::shared_ptr<Module> tables_;
   std::mutex mutex_;
   std::condition_variable made_changed_;
-  std::vector<std::string> absent_;  // nobody asked for them so far
+  std::vector<std::string> absent_;  // not asked for so far
   std::set<std::string> making_;     // a thread is about them
   std::map<std::string, std::pair<std::shared_ptr<Module>, const metallib_kernel*>> made_;
   size_t calls_ = 0;

@@ -9,10 +9,10 @@
 
 namespace hostmetal {
 
-// The library of a source: all of it, or what describes its kernels where these are many.
+// The library of a source: all of it, or the descriptions of its kernels where these are many.
 std::shared_ptr<Module> CompileModule(Driver* driver, CompileJob job, Failure* failure);
 
-// A loaded library whose kernels' code is made of what its text names, if it has one; else the same.
+// A loaded library whose kernels' code is made from the text it names, if it has one; else the same.
 std::shared_ptr<Module> WithDeferredCode(Driver* driver, std::shared_ptr<Module> tables,
                                          bool checked);
 

@@ -28,8 +28,8 @@ enum : uint8_t {
   kOmit = 0xff,
 };
 
-// What __cxa_throw puts in front of an exception object; laid down by the ABI, declared in no
-// public header.
+// The header that __cxa_throw puts in front of an exception object; laid down by the ABI, declared
+// in no public header.
 struct CxaException {
   std::type_info* type;  // of a rethrown exception_ptr: the object itself
   void (*destructor)(void*);
@@ -299,7 +299,7 @@ __gnu_objc_personality_v0(int version, _Unwind_Action actions, _Unwind_Exception
     front->catch_temp = landing.pad;
     front->adjusted_pointer = thrown.pointer;
   } else if (landing.selector && thrown.objc) {
-    // @catch gets the object, and nobody frees the rest later.
+    // @catch gets the object, and the rest is not freed later.
     value = reinterpret_cast<uintptr_t>(thrown.object);
     _Unwind_DeleteException(header);
   }

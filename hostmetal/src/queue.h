@@ -19,8 +19,7 @@ struct QueueState : std::enable_shared_from_this<QueueState> {
   ~QueueState() { [handlers release]; }
 
   // Command buffers that are not completed: limited, so that a program cannot run ahead without
-  // end.
-  // What a completed one leaves is the next one's memory.
+  // end. A completed one's memory is the next one's.
   void AcquireSlot(CommandBufferState& b);
   void ReleaseSlot(CommandBufferState& b);
 
@@ -30,9 +29,9 @@ struct QueueState : std::enable_shared_from_this<QueueState> {
   void Committed() { changed.Increment(); }
   void Stop();
 
-  // Runs and completes what is committed on the calling thread until `buffer` is done, unless the
-  // queue's threads are at it: a thread that waits need not wake another one, which can cost more
-  // than the work.
+  // Runs and completes committed work on the calling thread until `buffer` is done, unless the
+  // queue's threads are at it: a waiting thread does not have to wake another one, which can cost
+  // more than the work.
   void Help(HMCommandBuffer* buffer);
   // Wakes the queue's threads if there is something for them: they may have come, found that
   // another thread is at it and gone to sleep.
@@ -49,7 +48,7 @@ struct QueueState : std::enable_shared_from_this<QueueState> {
  private:
   static constexpr uint64_t kSpinNs = 50000, kSpinAheadNs = 500000;
 
-  // What is left to do when a point of the stream passes: a signal to give, or a command buffer
+  // The rest of the work when a point of the stream passes: a signal to give, or a command buffer
   // that is done then.
   struct Pending {
     std::shared_ptr<Point> point;
@@ -70,16 +69,16 @@ struct QueueState : std::enable_shared_from_this<QueueState> {
   void Later(Pending pending);
   // Holds `completing` and gives it back.
   void Settle(Pending pending, HMCommandBuffer* waiter);
-  // Takes the first command buffer, or what is pending first, and runs or completes it. False if
+  // Takes the first command buffer, or the first pending entry, and runs or completes it. False if
   // there is none that may be now, or another thread is at it.
   bool RunNext(HMCommandBuffer* waiter);
   bool SettleNext(HMCommandBuffer* waiter);
   bool IsFirstReady() const;  // with `mutex` held
 
-  std::mutex running;     // whoever holds it takes command buffers and runs them
-  std::mutex completing;  // whoever holds it takes what is pending and completes it
+  std::mutex running;     // its holder takes command buffers and runs them
+  std::mutex completing;  // its holder takes pending entries and completes them
   std::atomic<bool> runs_ahead{false};
-  std::mutex mutex;  // guards what follows
+  std::mutex mutex;  // guards the members below
   std::deque<HMCommandBuffer*> order;
   std::deque<Pending> pending;
   bool started = false;
@@ -89,14 +88,14 @@ struct QueueState : std::enable_shared_from_this<QueueState> {
   WaitWord changed;
   WaitWord arrived;  // something pending
 
-  // What a command buffer filled, emptied for the next one.
+  // The containers that a command buffer filled, emptied for the next one.
   struct Spare {
     CommandList list;
     std::vector<id> resources;
   };
   static constexpr size_t kSpares = 8, kMost = 256;
 
-  std::mutex slot_mutex;  // guards what follows
+  std::mutex slot_mutex;  // guards the members below
   std::condition_variable slot_free;
   NSUInteger slots;
   std::vector<Spare> spares;

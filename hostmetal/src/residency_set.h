@@ -10,7 +10,7 @@
  @public
   HMDevice* _device;
   NSString* _setLabel;
-  NSMutableSet* _wanted;  // guarded by the object's lock, as what follows
+  NSMutableSet* _wanted;  // guarded by the object's lock, as the members below
   NSSet* _committed;
 }
 - (id)initWithDevice:(HMDevice*)device descriptor:(MTLResidencySetDescriptor*)descriptor;

@@ -18,7 +18,7 @@ struct Type {
   MTLDataType data_type = MTLDataTypeNone;
   std::string texture;                  // MSL's words
   bool written = false;                 // through a pointer
-  size_t size = 0, alignment = 0;       // of what a pointer points to
+  size_t size = 0, alignment = 0;       // of a pointer's target
   size_t length = 0, stride = 0;        // of an array
   std::shared_ptr<const Type> element;  // of a pointer or an array
   std::vector<Member> members;          // of a struct
@@ -34,7 +34,8 @@ struct Member {
   std::shared_ptr<const Type> type;
 };
 
-// Of a buffer's elements. Without members for a struct of which the library does not say more.
+// The type of a buffer's elements. Without members for a struct of which the library does not say
+// more.
 std::shared_ptr<const Type> TypeOf(const metallib_argument& argument);
 
 // nullptr where the argument is no struct, or its library does not say.
@@ -45,7 +46,7 @@ std::shared_ptr<const Type> StructOf(MTLStructType* type);
 // Bytes of one value of a type that MSL has a name for, in a struct: 0 for others.
 size_t SizeInStruct(MTLDataType type);
 
-// Of MSL's name of a scalar or vector; MTLDataTypeStruct for other names.
+// The type of MSL's name of a scalar or vector; MTLDataTypeStruct for other names.
 MTLDataType ScalarType(const std::string& name);
 
 MTLStructType* NewStructType(std::shared_ptr<const Type> type);

@@ -1,4 +1,4 @@
-// MTLStructType and what it is made of.
+// MTLStructType and its members.
 #include "hostmetal/src/struct_type.h"
 
 #include <string.h>

@@ -32,7 +32,7 @@ inline void CpuRelax() {
 #endif
 }
 
-// On one processor whoever looks on keeps it from what is waited for.
+// On one processor a spinning thread keeps the processor from the thread it waits for.
 inline bool LookingPays() {
   static const bool pays = [] {
     cpu_set_t set;

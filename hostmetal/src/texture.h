@@ -12,11 +12,11 @@
 
 namespace hostmetal {
 
-// Of "texture2d<float, access::read>": the type, and the component's MSL name.
+// For "texture2d<float, access::read>": the type, and the component's MSL name.
 MTLTextureType TextureType(const char* type_name);
 std::string TextureComponent(const char* type_name);
 MTLSize SizeAt(const metallib_texture& texture, NSUInteger level);
-// What a texture of that kind takes; 0 for one that no device has.
+// The size of a texture of that kind; 0 for one that no device has.
 NSUInteger TextureBytes(MTLTextureDescriptor* descriptor);
 
 }  // namespace hostmetal
@@ -33,7 +33,7 @@ struct HMPixels {
  @public
   HMDevice* _device;
   HMBuffer* _memory;
-  metallib_texture _layout;  // what kernels get; never changed
+  metallib_texture _layout;  // the kernels' view; never changed
   MTLTextureType _textureType;
   MTLPixelFormat _pixelFormat;
   MTLTextureUsage _usage;

@@ -38,7 +38,7 @@ template <typename T, int kLanes>
     for (int l = 0; l < kLanes; ++l) {
       float now = most[l];
       for (int r = 0; r < kStep; ++r) now = max(now, weights.at[r][l]);
-      // Of a query that has seen no key yet, all weights are 0.
+      // For a query that has seen no key yet, all weights are 0.
       const float base = now == -INFINITY ? 0.0f : now;
       float sum = 0.0f;
       for (int r = 0; r < kStep; ++r) {

@@ -1,5 +1,5 @@
-// What a thread that works alone does in attention: a few queries, or keys, side by side in what a
-// processor's vectors hold, and some of the others at a time.
+// The work of a thread that works alone in attention: a few queries, or keys, side by side in a
+// processor's vectors, and some of the others at a time.
 
 #ifndef METAL_OPS_KERNELS_ATTENTION_ATTENTION_METAL_H_
 #define METAL_OPS_KERNELS_ATTENTION_ATTENTION_METAL_H_
@@ -140,8 +140,8 @@ inline float attention_seen(constant AttentionParams& params, device const bool*
   return score;
 }
 
-// Products that are scaled become scores, -infinity where a query does not see a key. A row is a key
-// and a lane a query, or the other way round.
+// Products that are scaled become scores, -infinity where a query does not see a key. One row per
+// key and one lane per query, or the other way round.
 template <bool kKeysInLanes, int kLanes, typename T>
 inline void attention_scores(constant AttentionParams& params, device const bool* mask,
                              device const T* bias, AttentionPlace at, thread Tile<kLanes>& scores,
@@ -166,8 +166,8 @@ inline void attention_scores(constant AttentionParams& params, device const bool
   }
 }
 
-// The weight of one query and key of a place, or what it is multiplied by: 0 where it is dropped,
-// else the value times 1 / (1 - rate).
+// The weight of one query and key of a place, or its factor: 0 where it is dropped, else the value
+// times 1 / (1 - rate).
 inline float attention_dropped(constant AttentionParams& params, device const int* seed,
                                AttentionPlace at, int i, int j, float value) {
   const long query = at.query + i, key = at.key + j;
@@ -190,7 +190,7 @@ inline void attention_drop(constant AttentionParams& params, device const int* s
   }
 }
 
-// What the gradients of a head's keys begin with.
+// The start of the gradients of a head's keys.
 template <typename T>
 struct AttentionInputs {
   device const T* q;
@@ -202,7 +202,7 @@ struct AttentionInputs {
   device const float* means;
 };
 
-// Which head of k and v a head of q has, and where rows begin.
+// The head of k and v for a head of q, and where rows begin.
 inline uint attention_kv_head(constant AttentionParams& params, uint head) {
   return head / (params.heads / params.kv_heads);
 }

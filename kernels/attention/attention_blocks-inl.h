@@ -1,6 +1,6 @@
 // Blocks of attention on the CPU: some queries side by side in the lanes of up to three vectors, and
-// keys below each other. So what a softmax needs of a query stays in its lane, and neither keys nor
-// values are rearranged. Compiled once an instruction set.
+// keys below each other. So a query's softmax stays in its lane, and neither keys nor values are
+// rearranged. Compiled once per instruction set.
 
 // Toggled by foreach_target: once for each target.
 #if defined(METAL_OPS_KERNELS_ATTENTION_ATTENTION_BLOCKS_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -27,8 +27,8 @@ using DF = hn::ScalableTag<float>;
 using VF = hn::Vec<DF>;
 using DU = hn::RebindToUnsigned<DF>;
 
-// Vectors of a block's queries, and rows that are summed at a time: the sums fill the registers but
-// for a few.
+// Vectors of a block's queries, and rows that are summed at a time: the sums fill the registers
+// except a few.
 constexpr int kVectors = 3;
 #if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_SSE4
 constexpr int kRows = 4;  // of 16 registers
@@ -37,7 +37,7 @@ constexpr int kRows = 8;  // of 32 registers
 #endif
 constexpr int kMaxLanes = HWY_MAX_BYTES / 4;
 constexpr int kMaxColumns = kVectors * kMaxLanes;
-// Keys of a block: their scores, and what is read of keys and values, stay in the first cache.
+// Keys of a block: their scores, and the read parts of keys and values, stay in the first cache.
 constexpr int64_t kKeys = 64;
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
@@ -151,7 +151,7 @@ void Multiply(int64_t rows, int64_t columns, const float* a, int64_t a_row, int6
 // ---- one call
 // --------------------------------------------------------------------------------------------
 
-// What all threads read.
+// The arrays that all threads read.
 struct Attention {
   explicit Attention(const CpuCall& call)
       : p(PlanAttention(call)),
@@ -208,7 +208,7 @@ class AttentionBlock {
     }
     ReadQueries();
   }
-  // Of one head.
+  // Begins with one head.
   void BeginOfHead(int64_t batch, int64_t head, int64_t first, int64_t n) {
     Clear(batch, head / at_.sharing, n);
     for (int64_t lane = 0; lane < n; ++lane) Put(lane, head, first + lane);
@@ -224,7 +224,7 @@ class AttentionBlock {
     v = at_.v.Read(at * p_.value_size, n * p_.value_size, wide_v_.data());
   }
 
-  // Scores of the keys that were read, a row a key; -infinity where a query does not see one.
+  // Scores of the keys that were read, a row per key; -infinity where a query does not see one.
   void Score() {
     Multiply<false>(n_keys, columns, k, p_.size, 1, p_.size, q.data(), columns, scores.data(),
                     columns);
@@ -245,7 +245,7 @@ class AttentionBlock {
     if (first_key < whole_first_ || first_key + n_keys > whole_last_) HideOthers();
   }
 
-  // Zeros in a row a key where a weight is dropped, else the value times 1 / (1 - rate).
+  // Zeros, in a row per key, where a weight is dropped, else the value times 1 / (1 - rate).
   void Drop(float* weights) const {
     if (p_.dropout == 0) return;
     const DU du;
@@ -267,7 +267,7 @@ class AttentionBlock {
     }
   }
 
-  // Calls `of(at, x)` with each vector of the scores, which becomes what it returns.
+  // Calls `of(at, x)` with each vector of the scores, which becomes the result.
   template <typename F>
   HWY_INLINE void ForEach(const F& of) {
     const int64_t lanes = Floats::Lanes();
@@ -288,7 +288,7 @@ class AttentionBlock {
       WidenFloats(from.type, from.At(row_[lane] * size), size, to + lane * line);
     }
   }
-  // Writes rows of what is turned, each times its lane's factor.
+  // Writes transposed rows, each times its lane's factor.
   void WriteTurned(const float* from, int64_t size, const float* factors,
                    const MutableFloatArray& to) {
     for (int64_t lane = 0; lane < n_queries; ++lane) {
@@ -308,7 +308,7 @@ class AttentionBlock {
   const AttentionParams& p_;
 
  public:
-  int64_t n_queries = 0, columns = 0;  // with what fills the last vector
+  int64_t n_queries = 0, columns = 0;  // with the padding of the last vector
   int64_t begin = 0, end = 0;          // keys that any of the queries sees
   int64_t first_key = 0, n_keys = 0;   // that were read
   const float *k = nullptr, *v = nullptr;

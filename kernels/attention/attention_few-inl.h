@@ -1,6 +1,7 @@
 // Attention of few queries on the CPU, as where text is written a token at a time: side by side in
 // lanes, as attention_blocks-inl.h has them, most lanes would be empty. Four elements of each query
-// are a vector here, and of weights and values neighbours in memory. Compiled once an instruction set.
+// are a vector here, and of weights and values neighbours in memory. Compiled once per instruction
+// set.
 
 // Toggled by foreach_target: once for each target.
 #if defined(METAL_OPS_KERNELS_ATTENTION_ATTENTION_FEW_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -116,7 +117,7 @@ class FewQueries {
     }
   }
 
-  // Of n keys: a row a query. What lies behind them means nothing.
+  // The scores of n keys: a row per query. Values behind them mean nothing.
   void Score(const float* k, int64_t n) {
     const DF df;
     const int64_t lanes = Floats::Lanes(), in_vector = lanes / kElements;
@@ -146,7 +147,7 @@ class FewQueries {
     }
   }
 
-  // Where vectors have four lanes a query: for each query the four sums of its lanes.
+  // Where vectors have four lanes per query: for each query the four sums of its lanes.
   static HWY_INLINE VF SumsOfFours(VF a, VF b, VF c, VF d) {
     const DF df;
     const VF ab = hn::Add(hn::InterleaveLower(df, a, b), hn::InterleaveUpper(df, a, b));

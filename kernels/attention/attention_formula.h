@@ -1,5 +1,5 @@
 // Scores of attention, and the random numbers by which weights are dropped: templates over the value
-// type, for shaders and vectors. No guard: included once an instruction set.
+// type, for shaders and vectors. No guard: included once per instruction set.
 
 template <typename V>
 METAL_OPS_FORMULA V attention_tanh(V x) {
@@ -7,7 +7,7 @@ METAL_OPS_FORMULA V attention_tanh(V x) {
   return copysign(e / (e + 2.0f), x);
 }
 
-// Of a product of query and key that is scaled already.
+// The score of a product of query and key that is scaled already.
 template <typename V>
 METAL_OPS_FORMULA V attention_capped(float soft_cap, V x) {
   return attention_tanh(x * (1.0f / soft_cap)) * soft_cap;

@@ -1,9 +1,9 @@
-// The shaders of attention's gradients: threads that work alone and compute the weights again. What
-// queries get is summed over the keys, what keys get over the queries, each by who owns it.
+// The shaders of attention's gradients: threads that work alone and compute the weights again.
+// Queries get sums over the keys, keys get sums over the queries, each by the thread that owns it.
 
 #include "kernels/attention/attention.metal.h"
 
-// Of each query, the product of its output and that one's gradient.
+// For each query, the product of its output and that one's gradient.
 template <typename T>
 [[kernel]] void attention_means(device const T* outputs [[buffer(0)]],
                                 device const T* d_outputs [[buffer(1)]],
@@ -74,7 +74,7 @@ template <typename T, int kLanes>
   attention_write(sums, at.queries, params.size, params.scale, d_q + row * params.size);
 }
 
-// Of some queries and the keys in the lanes, whose rows of k, scaled, and v are given: the weights
+// For some queries and the keys in the lanes, whose rows of k, scaled, and v are given: the weights
 // before dropping, and d loss / d (product, scaled), or score.
 template <int kLanes, typename T>
 inline void attention_slopes(constant AttentionParams& params, AttentionInputs<T> in,
@@ -93,7 +93,7 @@ inline void attention_slopes(constant AttentionParams& params, AttentionInputs<T
     const float base = in.log_sum_exp[of], middle = in.means[of];
     for (int l = 0; l < kLanes; ++l) {
       weights.at[r][l] = attention_weight(weights.at[r][l], base);
-      // Keys behind a sequence may be anything: their weights are 0, and what is computed of them.
+      // Keys behind a sequence may be anything: their weights are 0, and so are their results.
       const float w = weights.at[r][l];
       d.at[r][l] = w == 0.0f ? 0.0f : w * (d.at[r][l] - middle);
       if (before_cap && params.soft_cap > 0) d.at[r][l] *= slopes.at[r][l];

@@ -2,7 +2,7 @@
 
 #include "kernels/attention/attention_join.metal.h"
 
-// What a simdgroup has of its queries.
+// A simdgroup's values of its queries.
 template <typename T, int kSize>
 struct AttentionRows {
   using Group = AttentionGroup<T, kSize>;
@@ -34,7 +34,7 @@ struct AttentionRows {
         now = max(now, score);
       }
       now = max(most[r], Group::Ops::row_max(now));
-      // Of a query that has seen no key yet, all weights are 0.
+      // For a query that has seen no key yet, all weights are 0.
       const float base = now == -INFINITY ? 0.0f : now;
       float sum = 0.0f;
       ROWS_UNROLL

@@ -1,5 +1,6 @@
-// What a simdgroup does in attention: it has 16 queries, or keys for their gradients, as rows whose
-// sums stay in its registers, and goes over the others, its columns, as operands of the matrix unit.
+// The work of a simdgroup in attention: it has 16 queries, or keys for their gradients, as rows
+// whose sums stay in its registers, and goes over the others, its columns, as operands of the matrix
+// unit.
 
 #ifndef METAL_OPS_KERNELS_ATTENTION_ATTENTION_GROUPS_METAL_H_
 #define METAL_OPS_KERNELS_ATTENTION_ATTENTION_GROUPS_METAL_H_
@@ -45,7 +46,7 @@ struct AttentionGroup {
     return Ops::template column<kColumnBlocks>(j, lane);
   }
 
-  // Of rows of so many elements each.
+  // Loads rows of `size` elements each.
   ROWS_INLINE void load(device const T* from, int n, uint size, thread Rows16 (&to)[kLeft]) thread {
     ROWS_UNROLL
     for (int i = 0; i < kLeft; ++i) {

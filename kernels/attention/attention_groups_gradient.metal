@@ -35,7 +35,7 @@ ROWS_INLINE inline void attention_again(
         values[r][c] = attention_dropped(params, in.seed, at, i, j, weight);
         d[r][c] = attention_dropped(params, in.seed, at, i, j, d[r][c]);
       }
-      // Keys behind a sequence may be anything: their weights are 0, and what is computed of them.
+      // Keys behind a sequence may be anything: their weights are 0, and so are their results.
       d[r][c] = weight == 0.0f ? 0.0f : weight * slope * (d[r][c] - in.means[query]) * params.scale;
     }
   }
@@ -154,7 +154,7 @@ template <typename T, int kSize>
 #define INSTANTIATE_SIZE(T, size)                                                         \
   INSTANTIATE_KERNEL("attention_groups_d_q_" #T "_" #size, attention_groups_d_q, T, size) \
   INSTANTIATE_KERNEL("attention_groups_d_kv_" #T "_" #size, attention_groups_d_kv, T, size)
-// Of larger heads a simdgroup has no room for operands and sums.
+// For larger heads a simdgroup has no room for operands and sums.
 #define INSTANTIATE(T)    \
   INSTANTIATE_SIZE(T, 64) \
   INSTANTIATE_SIZE(T, 128)

@@ -1,4 +1,4 @@
-// What parts of the keys gave becomes one result, weighted by what the parts' exponentials sum to.
+// The parts' results for the keys become one, weighted by the sums of the parts' exponentials.
 
 #ifndef METAL_OPS_KERNELS_ATTENTION_ATTENTION_JOIN_METAL_H_
 #define METAL_OPS_KERNELS_ATTENTION_ATTENTION_JOIN_METAL_H_
@@ -13,7 +13,7 @@
 #define JOIN_UNROLL _Pragma("clang loop unroll(full)")
 #endif
 
-// Of all batches and heads. The parts' rows lie part after part.
+// The rows of all batches and heads. The parts' rows lie part after part.
 inline long attention_rows(constant AttentionParams& params) {
   return long(params.batch) * params.heads * params.queries;
 }
@@ -28,7 +28,7 @@ struct AttentionParts {
   uint size, parts;
 
   // A row, of at most kSize elements, by a simdgroup. Sums run from the first part to the last,
-  // whoever joins them.
+  // whichever simdgroup joins them.
   template <int kSize>
   ROWS_INLINE void join(long row, uint lane) thread const {
     float most = -INFINITY;
@@ -72,8 +72,8 @@ struct AttentionParts {
 };
 
 // Whether this thread is the last of those that come here, one of each part; then it sees all that
-// they saw. Counters have what earlier launches left, which is below `begin` even if one has failed
-// halfway.
+// they saw. Counters have the numbers that earlier launches left, below `begin` even if one has
+// failed halfway.
 inline bool attention_is_last(device atomic_uint* counter, constant AttentionSplits& splits) {
   fence_device();
   atomic_fetch_max_explicit(counter, splits.begin, memory_order_relaxed);

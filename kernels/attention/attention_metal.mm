@@ -12,7 +12,7 @@ namespace {
 
 int64_t Pieces(int64_t n, int64_t piece) { return (n + piece - 1) / piece; }
 
-// What all launches of one call share.
+// Shared by all launches of one call.
 class Launcher {
  public:
   explicit Launcher(MetalCall& call) : call_(call), p_(PlanAttention(call)) {}
@@ -52,7 +52,8 @@ class Launcher {
 
   Status AllocateParts() {
     if (!groups_) return Status();
-    // One query sees what all heads of its batch see: those that share keys are rows of one.
+    // One query sees the keys that all heads of its batch see: those that share keys are rows of
+    // one.
     if (p_.queries == 1 && p_.left < 0 && !p_.use_mask && !p_.use_bias && !p_.dropout) {
       rows_.queries = p_.heads / p_.kv_heads;
       rows_.heads = p_.kv_heads;
@@ -80,7 +81,7 @@ class Launcher {
                           Grid(Pieces(p_.queries, lanes_), p_.heads, p_.batch), arguments);
   }
 
-  // Of each query; what the gradients begin with.
+  // For each query; the gradients begin with them.
   Status Means(Encoder& encoder) {
     return encoder.Launch({"attention_means", type()}, Grid(p_.queries, p_.heads, p_.batch),
                           {{"outputs", call_.in(kOutputs)},
@@ -150,7 +151,7 @@ class Launcher {
     return size <= 64 ? 64 : size <= 128 ? 128 : 256;
   }
 
-  // Of n queries or keys of so many heads.
+  // For n queries or keys of so many heads.
   Status LaunchGradient(Encoder& encoder, const char* by_groups, const char* by_threads, int64_t n,
                         int64_t heads, const std::vector<Argument>& arguments) const {
     if (groups_ && most_size() <= 128) {

@@ -70,7 +70,7 @@ void CheckRate(OpCall& call) {
 
 void Attrs(OpBuilder& op) {
   op.Attr("T: {float, half, bfloat16} = DT_FLOAT")
-      .Attr("scale: float = 0.0", "Of the products; 0 stands for 1 / sqrt(size).")
+      .Attr("scale: float = 0.0", "Factor of the products; 0 stands for 1 / sqrt(size).")
       .Attr("soft_cap: float = 0.0", "c of c tanh(score / c), before mask and bias. 0: none.",
             AtLeast(0))
       .Attr("window_left: int = -1", "Keys before its own that a query sees. -1: all.", AtLeast(-1))
@@ -92,16 +92,16 @@ void Inputs(OpBuilder& op) {
              "Values, [batch, kv_heads, keys, value_size] with a size of 1 to 256.")
       .Input("mask: bool", "any",
              "Which keys a query sees, [batch, heads, queries, keys] or 1 for any of these; [0].")
-      .Input("bias: T", "any", "What is added to the scores, of such a shape; [0].")
+      .Input("bias: T", "any", "The addend of the scores, of such a shape; [0].")
       .Input("key_lengths: int32", "any",
              "How many keys each sequence has, [batch], or [0] for all. Less than 0 is 0, and more "
              "than there are is all.")
-      .Input("seed: int32", "[2]", "Of the dropped weights.")
+      .Input("seed: int32", "[2]", "Seed of the dropped weights.")
       .Sizes("size", "1 to 256", IsHeadSize)
       .Sizes("value_size", "1 to 256", IsHeadSize);
 }
 
-// What the forward pass has left.
+// The values that the forward pass has saved.
 void Saved(OpBuilder& op) {
   op.Input("outputs: T", "[batch, heads, queries, value_size]",
            "As ScaledDotProductAttention gave it.")
@@ -120,8 +120,9 @@ Scores, weights and sums are float32. A query that sees no key gives 0. Dao 2023
     .With(Inputs)
     .Output("outputs: T", "[batch, heads, queries, value_size]",
             "[batch, heads, queries, value_size].")
-    .Output("log_sum_exp: float", "[batch, heads, queries]",
-            "Of each query's scores, -infinity if it sees no key. Not differentiable.")
+    .Output(
+        "log_sum_exp: float", "[batch, heads, queries]",
+        "log(sum(exp())) of each query's scores, -infinity if it sees no key. Not differentiable.")
     .Check(CheckCall);
 
 DECLARE_OP("ScaledDotProductAttentionGrad")

@@ -7,8 +7,8 @@
 
 #define ATTENTION_MOST_SIZE 256  // of a head
 
-// What a Metal thread that works alone has side by side (queries, or keys for their gradients), and
-// how many of the others it looks at together.
+// The rows of a Metal thread that works alone (queries, or keys for their gradients), side by side,
+// and the number of the others that it looks at together.
 #define ATTENTION_LANES 16
 #define ATTENTION_STEP 8
 
@@ -32,8 +32,9 @@ struct AttentionSteps {
   int64_t batch, head, query, key;
 };
 
-// How many parts the keys of a launch are shared out into, and what their counters begin with: who
-// finds `begin` + parts - 1 in one is the last and joins the parts. 0: another launch does.
+// The number of parts that the keys of a launch are shared out into, and the start of their
+// counters: the one that finds `begin` + parts - 1 is the last and joins the parts. 0: another
+// launch does.
 struct AttentionSplits {
   uint32_t parts, begin;
 };

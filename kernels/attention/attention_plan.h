@@ -1,4 +1,4 @@
-// What a call of the ops of attention computes, for the kernels of every device.
+// The computation of a call of the ops of attention, for the kernels of every device.
 
 #ifndef METAL_OPS_KERNELS_ATTENTION_ATTENTION_PLAN_H_
 #define METAL_OPS_KERNELS_ATTENTION_ATTENTION_PLAN_H_
@@ -13,7 +13,7 @@
 
 namespace metal_ops {
 
-// Of an array [batch, heads, queries, keys] that may have sizes of 1.
+// The steps of an array [batch, heads, queries, keys] that may have sizes of 1.
 inline AttentionSteps StepsOf(const ArgShape& shape) {
   const std::vector<int64_t>& dims = shape.dims;
   const auto step = [&](int dim, int64_t size) { return dims[dim] == 1 ? 0 : size; };

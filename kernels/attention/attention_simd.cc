@@ -1,6 +1,6 @@
 // ScaledDotProductAttention and its gradients on the CPU: a block of queries goes over the keys, a
-// block of them at a time (Dao 2023, "FlashAttention-2"). What is summed where follows from the
-// sizes alone, not from the number of threads.
+// block of them at a time (Dao 2023, "FlashAttention-2"). The order of sums follows from the sizes
+// alone, not from the number of threads.
 
 #include <memory>
 
@@ -52,7 +52,7 @@ HWY_INLINE void AddKeys(const AttentionParams& p, AttentionBlock* block, float* 
     const Floats before = Floats::Load(most + c);
     Floats now = before;
     for (int64_t j = 0; j < n; ++j) now = max(now, Floats::Load(scores + j * columns));
-    // Of a query that has seen no key yet, all weights are 0.
+    // For a query that has seen no key yet, all weights are 0.
     const Floats base = select(now, Floats(0.0f), now == Floats(-kInfinity));
     Floats sum(0.0f);
     for (int64_t j = 0; j < n; ++j) {
@@ -122,7 +122,7 @@ void Forward(CpuCall& call) {
 // Inputs of the gradient ops behind those of the forward one.
 constexpr int kOutputs = 7, kLogSumExp = 8, kGradients = 9;
 
-// What both gradients compute of a block: weights, and the slopes of the scores.
+// Shared by both gradients of a block: weights, and the slopes of the scores.
 struct BackwardRoom {
   explicit BackwardRoom(const Attention& attention)
       : a(attention),
@@ -142,7 +142,7 @@ struct BackwardRoom {
     std::fill_n(log_sum_exp, kMaxColumns, 0.0f);
     for (int64_t lane = 0; lane < block.n_queries; ++lane) {
       const float value = call.in<float>(kLogSumExp)[block.row(lane)];
-      // Of a query that sees no key all weights are 0, exp(-infinity - infinity).
+      // For a query that sees no key all weights are 0, exp(-infinity - infinity).
       log_sum_exp[lane] = value == -kInfinity ? kInfinity : value;
     }
     for (int64_t c = 0; c < columns; c += lanes) {
@@ -154,7 +154,7 @@ struct BackwardRoom {
     }
   }
 
-  // Of the keys that were read: what the values were weighted with, and d loss / d (k q^T scale).
+  // For the keys that were read: the weights of the values, and d loss / d (k q^T scale).
   void Compute(bool before_cap) {
     const AttentionParams& p = a.p;
     const int64_t lanes = Floats::Lanes(), columns = block.columns, n = block.n_keys;
@@ -275,7 +275,7 @@ void Grad(CpuCall& call) {
 // ---- of the bias
 // --------------------------------------------------------------------------------------------
 
-// A piece of the bias is what one task sums: rows of some queries, or the one that all share, and some
+// A piece of the bias is one task's sums: rows of some queries, or the one that all share, and some
 // keys.
 void BiasGrad(CpuCall& call) {
   constexpr int64_t kPieceKeys = 512;

@@ -67,7 +67,7 @@ struct AttentionWarpgroup {
     }
   }
 
-  // Of products, the keys' weights; sums of those before shrink.
+  // The keys' weights from products; earlier sums shrink.
   ROWS_INLINE void weigh(constant AttentionParams& params, device const bool* mask,
                          device const T* bias, device const int* seed, AttentionPlace at,
                          thread float (&values)[kLaneRows][kOfRow]) thread {
@@ -99,7 +99,7 @@ struct AttentionWarpgroup {
       ROWS_UNROLL
       for (int j = 1; j < kOfRow; ++j) now = max(now, values[r][j]);
       now = max(most[r], Ops::row_max(now) * factor);
-      // Of a query that has seen no key yet, all weights are 0.
+      // For a query that has seen no key yet, all weights are 0.
       const float base = now == -INFINITY ? 0.0f : now;
       float sum = 0.0f;
       ROWS_UNROLL
@@ -122,7 +122,7 @@ struct AttentionWarpgroup {
     if (simd_any(shrinks)) Ops::scale(sums, shrink, space, lane);
   }
 
-  // Writes what the rows have come to, or what a part of the keys gave.
+  // Writes the rows' results, or those of a part of the keys.
   ROWS_INLINE void finish(constant AttentionParams& params, constant AttentionSplits& splits,
                           AttentionPlace at, uint split, device T* outputs,
                           device float* log_sum_exp, device float* part_outputs,
@@ -196,7 +196,7 @@ attention_warpgroups(
   whole.query = long(groups.x - 1 - group.x) * Part::kQueries;
   whole.queries = int(min(long(Part::kQueries), long(params.queries) - whole.query));
   whole.key = 0;
-  // The simdgroup's rows, and what the four have together.
+  // The simdgroup's rows, and those of the four together.
   const int part = int(simdgroup) % 4, first = int(simdgroup) / 4 * 64;
   AttentionPlace at = whole, four = whole;
   four.query += first;
@@ -272,7 +272,7 @@ attention_warpgroups(
     own.finish(params, splits, at, split, outputs, log_sum_exp, part_outputs, part_log_sum_exp);
   }
   if (splits.begin == 0) return;
-  // Nobody reads tiles any more: what the first thread finds is told there.
+  // Tiles are read no more: the first thread's result is told there.
   threadgroup uint* const last = reinterpret_cast<threadgroup uint*>(memory);
   threadgroup_barrier(mem_flags::mem_device | mem_flags::mem_threadgroup);
   if (thread_ == 0) {

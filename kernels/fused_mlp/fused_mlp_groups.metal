@@ -12,7 +12,7 @@ using namespace metal;
 constexpr constant uint kSimdgroups = MLP_GROUP_THREADS / 32;
 
 // Weights as right operands, 16x8 each, those of 8 columns side by side; padded with zeros. One
-// thread an element; z counts layers, then transposes.
+// thread per element; z counts layers, then transposes.
 template <typename T>
 [[kernel]] void fused_mlp_group_pack(device const T* weights [[buffer(0)]],
                                      device T* packed [[buffer(1)]],

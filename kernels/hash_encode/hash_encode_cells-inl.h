@@ -1,4 +1,4 @@
-// Cells, corners and interpolation weights, vectorised over points. Compiled once an instruction
+// Cells, corners and interpolation weights, vectorised over points. Compiled once per instruction
 // set.
 
 // Toggled by foreach_target: once for each target.

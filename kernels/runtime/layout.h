@@ -14,9 +14,9 @@ namespace metal_ops {
 std::string TypeName(MTLDataType type);
 
 // JSON: [whether the kernel refers to exactly one element or null if Metal does not say, the
-// element's alignment, its type]. Types: "float3" of what has such a name, ["array", length, stride,
-// type], ["struct", [name, offset, type], ...], or null where the reflection has no word for it (a
-// pointer, a bit field).
+// element's alignment, its type]. Types: "float3" where the type has such a name, ["array", length,
+// stride, type], ["struct", [name, offset, type], ...], or null where the reflection has no word for
+// it (a pointer, a bit field).
 std::string DescribeLayout(id<MTLBufferBinding> binding);
 
 }  // namespace metal_ops

@@ -275,8 +275,8 @@ def add(
       model: A built Keras model of any kind, or a layer.
       rank: Columns of A, rows of B.
       alpha: The product A B is taken times alpha / rank.
-      layers: The layers: a name, of one or of what it lies in, or a regular expression of whole parts of `layer.path`;
-        a class, a function of the layer, or a list of such; None: all that can have one.
+      layers: The layers: a name, of one or of its parent, or a regular expression of whole parts of `layer.path`; a
+        class, a function of the layer, or a list of such; None: all that can have one.
       name: The adapter's: letters, digits, "_", "-" and ".".
       dropout: The part of A's inputs that is dropped in training, in [0, 1).
 

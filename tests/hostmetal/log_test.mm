@@ -76,7 +76,7 @@ id<MTLLogState> State(NSInteger bytes = 1 << 20, MTLLogLevel level = MTLLogLevel
   return [state autorelease];
 }
 
-// What a handler got, a line each.
+// The messages that a handler got, a line each.
 struct Received {
   std::mutex mutex;
   std::vector<std::string> lines;
@@ -116,7 +116,7 @@ void Run(id<MTLCommandBuffer> commands, const char* kernel, MTLSize threads) {
   CHECK_EQ(Message(commands.error), "(nil)");
 }
 
-// What is written to the standard error meanwhile.
+// The text on the standard error meanwhile.
 template <typename Body>
 std::string Captured(Body body) {
   FILE* file = tmpfile();

@@ -1,4 +1,4 @@
-"""Small models of each family, with weights from a seed: what transformers made of them is in data/expected.npz.
+"""Small models of each family, with weights from a seed: transformers' results for them are in data/expected.npz.
 
 `python -m tests.lm.families` makes that file anew, in an environment with torch and transformers, which no test needs.
 """
@@ -202,7 +202,7 @@ def write_gguf(
     """The same model as GGUF; the path of its first part.
 
     Args:
-      path: Of the file.
+      path: The file.
       config, tensors: As a Hugging Face folder has them.
       metadata: Keys without the architecture's name; None takes one away.
       kinds: Types of tensors by their names' ends: F32 for others.

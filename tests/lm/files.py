@@ -112,7 +112,7 @@ def oracle(
 
 
 def packed(values: np.ndarray, kind: str) -> tuple[bytes, np.ndarray]:
-    """A tensor's bytes, and what these stand for."""
+    """A tensor's bytes, and their values."""
     flat = values.astype(np.float32).ravel()
     if kind == "F32":
         return flat.tobytes(), values
@@ -190,7 +190,7 @@ def write_gguf(
     metadata: dict[str, Any] | None = None,
     more: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Writes the model, matrices as `kind`; what the file stands for, in the order of `random_model`."""
+    """Writes the model, matrices as `kind`; returns the file's values, in the order of `random_model`."""
     meant, tensors = dict(model), {}
 
     def add(name: str, key: str, values: np.ndarray, how: str, heads: int = 0) -> None:
@@ -296,7 +296,7 @@ def write_safetensors(
     tokenizer: dict[str, Any] | None = None,
     parts: int = 1,
 ) -> dict[str, Any]:
-    """Writes a folder as Hugging Face has it; what its files stand for."""
+    """Writes a folder as Hugging Face has it; returns its files' values."""
     folder.mkdir(exist_ok=True)
     names = {"embedding": "model.embed_tokens", "last_norm": "model.norm", "head": "lm_head"}
     for i in range(LAYERS):

@@ -1,4 +1,4 @@
-"""Adapters by flag: what they learn beside a run or a file, that the base stays, how they are saved, and mistakes."""
+"""Adapters by flag: training beside a run or a file, that the base stays, how they are saved, and mistakes."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def test_the_same_bits_of_a_seed(place):
 
 
 def test_what_is_measured_are_bits_a_byte(tmp_path):
-    """Of a model whose tokens are longer, too: fewer tokens than bytes, each of more bits."""
+    """For a model whose tokens are longer, too: fewer tokens than bytes, each of more bits."""
     base, tokenizer = pretrained.load(written(tmp_path, "F32"), None)
     text = np.frombuffer(b"the in the thin the " * 40, np.uint8)
     config = TrainConfig(seconds=None, steps=1, batch=2)

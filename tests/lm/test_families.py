@@ -88,7 +88,7 @@ def test_quantized_and_adapted(name, tmp_path):
 
 
 def test_pictures_of_what_tokens_look_at(tmp_path):
-    """Gemma's by its scale and windows: with them, values are what the pass over all makes of them."""
+    """Gemma's by its scale and windows: with them, values are those of the pass over all."""
     model = loaded(tmp_path, "gemma3")
     tokens = tf.constant(prompt(), tf.int32)
     weights = model.attention_weights(tokens).numpy()
@@ -114,7 +114,7 @@ def test_gradients_of_an_adapter_reach_every_layer(tmp_path):
 
 
 def llama3_factors() -> dict[str, np.ndarray]:
-    """What the converter writes of them: by what pairs are slowed down."""
+    """The converter's numbers for them: the factors that slow pairs down."""
     size, scaled = 8, CASES["llama3"]["rope_parameters"]
     length = 2 * np.pi * 500.0 ** (np.arange(0, size, 2) / size)
     low, high = (32 / scaled[f"{name}_freq_factor"] for name in ("low", "high"))

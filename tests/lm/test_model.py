@@ -86,7 +86,7 @@ def test_caches_give_the_same(pieces):
 
 @pytest.mark.parametrize("kind", ["floats", "codes", "adapter"])
 def test_passes(kind):
-    """Compiled, a token's in the order of its ops, they give what ops one by one give."""
+    """Compiled, a token's in the order of its ops, they give the same as ops one by one."""
     model, tokens = scaled(SMALL), tokens_of(7)[None]
     if kind != "floats":
         model = model.quantized(4)
@@ -142,7 +142,7 @@ def test_quantized(bits, off):
     matrices = sum(m.shape.num_elements() for layer in model.matrices for m in layer.values())
     saved = model.n_bytes() - few.n_bytes()
     assert saved > matrices * 4 * (0.65 if bits == 8 else 0.8)
-    # The model that it was made of is what it was.
+    # The model that it was made of is unchanged.
     np.testing.assert_array_equal(model(tokens[None]), right)
 
 
@@ -179,7 +179,7 @@ def test_choice():
 
 
 def test_draws_of_a_seed():
-    """Of a seed and logits follow the same tokens in each release."""
+    """A seed and logits give the same tokens in each release."""
     logits = 3 * np.sin(np.arange(50.0)).astype(np.float32)
 
     def drawn(**options):
@@ -204,7 +204,7 @@ def test_what_is_written_is_what_is_drawn():
 
 
 def test_writing_beyond_the_context():
-    """What is written after the context was full follows from its second half alone."""
+    """Text written after the context was full follows from its second half alone."""
     model = scaled(SMALL)
     writer = Writer(model, Sampling(temperature=0.0))
     writer.tell(b"0123456789")

@@ -25,7 +25,7 @@ from tests.lm import families
 from tests.lm.families import CASES, LOOKED_AT, prompt
 
 EXPECTED = np.load(families.EXPECTED)
-CODES = ("Q4_0", "Q4_1", "Q8_0", "Q4_K")  # what stays as it is
+CODES = ("Q4_0", "Q4_1", "Q8_0", "Q4_K")  # formats that stay codes
 
 
 def logits_of(path: Path, context: int | None = None) -> np.ndarray:
@@ -82,7 +82,7 @@ def test_every_type_of_the_package(kind, tmp_path):
 
 @pytest.mark.parametrize("kind", ["Q5_0", "Q8_0", "Q4_1", "MXFP4"])
 def test_matrices_of_a_type(kind, tmp_path):
-    """The model gives what one of floats gives that the blocks stand for."""
+    """The model gives the same as one of the blocks' values in floats."""
     config = CASES["qwen3"]
     tensors = families.weights(config)
     number = gguf.GGMLQuantizationType[kind]
@@ -116,7 +116,7 @@ def test_codes_need_less_memory_than_floats(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("kind", ["F32", "Q8_0", "Q4_1"])
 def test_scales_beside_matrices(kind, tmp_path):
-    """llama.cpp multiplies by what it finds as `.scale`: NVFP4's second scale."""
+    """llama.cpp multiplies by tensors named `.scale`: NVFP4's second scale."""
     config = CASES["qwen3"]
     tensors = families.weights(config)
     name = "model.layers.1.mlp.up_proj.weight"
@@ -306,7 +306,7 @@ def test_bfloat16_and_halves(tmp_path):
 
 @pytest.mark.parametrize("at", ["language_model.model.", "model.language_model."])
 def test_the_text_of_a_model_with_pictures(at, tmp_path):
-    """Whose logits of text are those of the model without them, in transformers, too."""
+    """Their logits of text are those of the model without them, in transformers, too."""
     inner = CASES["gemma3-older"]
     tensors = {name.replace("model.", at): v for name, v in families.weights(inner).items()}
     other = "vision_tower.encoder.weight" if at[0] == "l" else "model.vision_tower.encoder.weight"
@@ -470,7 +470,7 @@ def test_an_adapter_is_no_model(tmp_path):
 
 
 def test_an_array_that_is_longer_than_the_file(tmp_path):
-    """Which the package's reader would loop over."""
+    """The package's reader would loop over it."""
     head = struct.pack("<4sIQQ", b"GGUF", 3, 0, 1) + struct.pack("<Q1sI", 1, b"a", 9)
     for kind, length in ((8, 1 << 22), (4, 1 << 22), (4, 1 << 60), (9, 1)):
         (tmp_path / "a.gguf").write_bytes(head + struct.pack("<IQ", kind, length) + bytes(64))

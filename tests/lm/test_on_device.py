@@ -1,4 +1,4 @@
-"""`--device metal`: it learns what it learns on the CPU, by the device's kernels."""
+"""`--device metal`: it learns the same as on the CPU, by the device's kernels."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ for device in ("metal", "cpu"):
         assert cli.main(["lm", "generate", f"{runs}/metal", "one, two", *where, *few]) == 0
 """
 SIZES = "--width 32 --layers 1 --heads 4 --kv-heads 2 --hidden 48 --context 32 --batch 4 --steps 8".split()
-# What the program is made of; each has a shader.
+# The program's ops; each has a shader.
 OPS = (
     "ScaledDotProductAttention ScaledDotProductAttentionGrad RowNorm RowNormGrad Rope Swiglu SwigluGrad MatMul "
     "ResourceFusedAdam ResourceCacheRows MetalQuantizedMatMul MetalDynamicMatMul"
@@ -35,7 +35,7 @@ OPS = (
 
 @pytest.fixture(scope="module")
 def both(tmp_path_factory) -> tuple[dict[str, dict], str, str]:
-    """metrics.json of each device, where TensorFlow says that it placed the ops, and what was written."""
+    """metrics.json of each device, TensorFlow's record of the ops' placement, and the written text."""
     runs = tmp_path_factory.mktemp("runs")
     data = runs / "text"
     data.write_bytes(b"one, two, three and four. " * 200)
@@ -59,7 +59,7 @@ def test_learns_the_same(both):
 
 def test_writes_the_same(both):
     """With weights of 8 bits, and with 8 bits on both sides of the products."""
-    # Where ops are placed is said in between, with the last word of what was there before it.
+    # The ops' placement is logged in between, after the last word of the text before it.
     out = re.sub(r"[\w/.<>-]*: \(\w+\): /job:\S+\n", "", both[2])
     texts = re.findall("\n(one, .*)", out)
     assert len(texts) == 4 and texts[:2] == texts[2:] and len(texts[0]) > len("one, ")

@@ -47,7 +47,7 @@ def check_close(found: np.ndarray, right: np.ndarray, off: float = 2e-4) -> None
 @pytest.mark.parametrize("tied", [False, True], ids=["head", "tied"])
 @pytest.mark.parametrize("kind", ["F32", "F16", "BF16", "Q8_0", "Q4_0", "Q4_1"])
 def test_gguf(kind, tied, tmp_path):
-    """The oracle has the weights that the file stands for: what is left are the roundings of float32."""
+    """The oracle has the file's values as weights: the differences are the roundings of float32."""
     meant = write_gguf(tmp_path / "a.gguf", random_model(tied=tied), kind)
     model, _ = pretrained.load(tmp_path / "a.gguf", None)
     check_close(logits_of(model), oracle(meant, WRITTEN))

@@ -40,7 +40,7 @@ OPS = "ScaledDotProductAttention RowNorm Rope Swiglu MetalQuantizedMatMul Resour
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
-    """Folder, what the files stand for, and where TensorFlow placed the ops."""
+    """Folder, the files' values, and where TensorFlow placed the ops."""
     folder = tmp_path_factory.mktemp("models")
     meant = {kind: write_gguf(folder / f"{kind}.gguf", random_model(), kind) for kind in KINDS}
     for name in FAMILIES:

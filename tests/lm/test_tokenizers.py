@@ -137,7 +137,7 @@ def test_a_token_alone(tmp_path):
         tokenizer_of_gguf(gguf_pieces()),
     ):
         text = "see: \u00e4 \u20ac\n".encode()
-        # What is no UTF-8 are the tokens of its bytes.
+        # Bytes that are no UTF-8 are tokens of their own.
         for part in (text, b"Section5A", b"\xff\x00 z", b"\xe2\x82", text + b"\xfe" + text):
             tokens = tokenizer.encode(part, False)
             assert b"".join(map(tokenizer.decode, tokens)) == part
@@ -147,7 +147,7 @@ def test_a_token_alone(tmp_path):
 
 
 def test_gguf_types():
-    """What is printed: user-defined words, bytes; not control, unknown and unused ones."""
+    """The printed tokens: user-defined words, bytes; not control, unknown and unused ones."""
     metadata = gguf_pieces(
         token_type=[2, 3, 3] + [6] * 256 + [1] * (len(SPACE_TOKENS) - 261) + [5, 1, 4, 1, 1]
     )
@@ -320,7 +320,7 @@ def test_folders_that_are_refused(tokenizer, files, words, tmp_path):
 
 
 def test_texts_that_are_refused(tmp_path):
-    """Errors and panics of the library are sentences; tokens that the model has not are named."""
+    """Errors and panics of the library are sentences; tokens that the model does not have are named."""
     for change, text, words in (
         (
             {"normalizer": BACKTRACKS},

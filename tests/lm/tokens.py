@@ -122,7 +122,7 @@ def byte_pairs(**parts: Any) -> dict[str, Any]:
 
 
 def pieces(**parts: Any) -> dict[str, Any]:
-    """tokenizer.json with spaces as letters and bytes for what is no token: Llama 2's, with other parts."""
+    """tokenizer.json with spaces as letters and bytes for characters without a token: Llama 2's, with other parts."""
     n = len(SPACE_TOKENS)
     return {
         "version": "1.0",
@@ -253,6 +253,6 @@ GGUF_PIECES = {
     "plain": gguf_pieces(),
     "no space first": gguf_pieces(add_space_prefix=False, add_bos_token=False),
     "end": gguf_pieces(add_eos_token=True, eos_token_id=5),
-    # Whose special tokens swallow spaces behind them.
+    # Its special tokens swallow spaces behind them.
     "phi-3": gguf_pieces() | {"general.name": "Phi-3 Mini"},
 }

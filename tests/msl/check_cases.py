@@ -1,4 +1,5 @@
-"""Kernels with a fault each, and the same without it: what HOSTMETAL_CHECK is to tell, and what not.
+"""Kernels with a fault each, and the same without it: the faults that HOSTMETAL_CHECK is to report, and those that it
+is not.
 
 In a fault's kernel, the lines that the report has to name end with `//!`. All kernels take the same arguments and run as
 two threadgroups of 64 threads.

@@ -125,7 +125,7 @@ SECTIONS: dict[str, list[Feature]] = {
         F("`atomic<T>` of another type", "out[0] = sizeof(atomic<short>);", says="atomic<T> needs T to be int, uint, bool, float or ulong"),
     ],
     "2.7 Pixel data types": [
-        F("`r8unorm<T>` to `rg11b10f<T>` in a buffer (tile memory's formats)", "device rgba8unorm<half>* p = (device rgba8unorm<half>*)out; *p = half4(1);", says="pixel data types (rgba8unorm) are those of image blocks, which this compute compiler has not", plan=False),
+        F("`r8unorm<T>` to `rg11b10f<T>` in a buffer (tile memory's formats)", "device rgba8unorm<half>* p = (device rgba8unorm<half>*)out; *p = half4(1);", says="pixel data types (rgba8unorm) are those of image blocks, which this compute compiler does not have", plan=False),
     ],
     "2.8 Buffers": [
         F("pointers and references to scalars, vectors, structs, in `device` and `constant`", "out[0] = c.a + c.b.y; s->b.z = 3; out[1] = s->b.z;", [0, 3], before="struct S { float a; float3 b; };", args=", constant S& c [[buffer(1)]], device S* s [[buffer(2)]]"),
@@ -149,7 +149,7 @@ SECTIONS: dict[str, list[Feature]] = {
         F("`compare_func`", "constexpr sampler s(coord::pixel, compare_func::less); out[0] = t.sample_compare(s, float2(3.5f, 1.5f), 5.0f); out[1] = t.sample_compare(s, float2(3.5f, 1.5f), 20.0f);", [1, 0], args=", depth2d<float> t [[texture(2)]]"),
     ],
     "2.11 Imageblocks": [
-        _never("`imageblock<T>`", "struct P { half4 c; };", "'imageblock': image blocks belong to tile shading, which this compute compiler has not", args=", imageblock<P> b"),
+        _never("`imageblock<T>`", "struct P { half4 c; };", "'imageblock': image blocks belong to tile shading, which this compute compiler does not have", args=", imageblock<P> b"),
     ],
     "2.12 Aggregate types": [
         F("arrays, structs, classes, unions, enums", "int a[2][2] = {{1, 2}, {3, 4}}; S s{1, {2, 3}}; out[0] = a[1][0]; out[1] = s.b[1]; out[2] = int(E::two);", [3, 3, 2], before="struct S { int a; int b[2]; }; enum class E : uchar { one = 1, two };"),
@@ -173,7 +173,7 @@ SECTIONS: dict[str, list[Feature]] = {
         _never("`intersection_function_table`, `[[intersection]]`", "using namespace raytracing;", "'raytracing': ray tracing is not supported by this compute compiler"),
         _never("`raytracing::ray`, `intersector`, `acceleration_structure`", "raytracing::ray r;", "'raytracing': ray tracing is not supported by this compute compiler"),
         _never("`<metal_raytracing>`", "#include <metal_raytracing>\n", "'metal_raytracing': ray tracing is not supported by this compute compiler"),
-        _never("`mesh<V, P, nv, np, t>`, `mesh_grid_properties`", "struct V { float4 p [[position]]; }; using M = mesh<V, void, 3, 1, topology::triangle>;", "'mesh': mesh shaders belong to rendering, which this compute compiler has not"),
+        _never("`mesh<V, P, nv, np, t>`, `mesh_grid_properties`", "struct V { float4 p [[position]]; }; using M = mesh<V, void, 3, 1, topology::triangle>;", "'mesh': mesh shaders belong to rendering, which this compute compiler does not have"),
     ],
     "2.20 Conversions": [
         F("`as_type` between scalars and vectors of one size", "out[0] = as_type<uint>(1.0f) == 0x3f800000u; out[1] = as_type<half2>(0x3c004000u).x; out[2] = as_type<float2>(as_type<ulong>(float2(3, 4))).y; out[3] = as_type<uchar4>(0x01020304).x; out[4] = float(as_type<bfloat>(ushort(0x3f80))); out[5] = as_type<float>(as_type<int>(-2.5f)); out[6] = as_type<ushort>(1.0h) == 0x3c00;", [1, 2, 4, 4, 1, -2.5, 1]),
@@ -227,17 +227,17 @@ SECTIONS: dict[str, list[Feature]] = {
         F("`memory_coherence_device` of a texture (3.2)", "t.write(float4(2), uint2(0)); out[0] = t.read(uint2(0)).x;", [2], args=", texture2d<float, access::read_write, memory_coherence_device> t [[texture(10)]]"),
         F("vectors in `volatile` memory", "volatile device float4& v = *(volatile device float4*)out; v = float4(1, 2, 3, 4); float4 w = v; v = v + w; v.x = 7;", [7, 4, 6, 8]),
         F("`volatile` in every address space", "volatile device float* p = out; volatile float x = 2; *p = x; threadgroup volatile float t[1]; t[0] = 3; out[1] = t[0];", [2, 3]),
-        _never("`threadgroup_imageblock`", "struct P { half4 c; }; void f(threadgroup_imageblock P* p) {}", "'threadgroup_imageblock': image blocks belong to tile shading, which this compute compiler has not"),
+        _never("`threadgroup_imageblock`", "struct P { half4 c; }; void f(threadgroup_imageblock P* p) {}", "'threadgroup_imageblock': image blocks belong to tile shading, which this compute compiler does not have"),
         _never("`ray_data`", "void f(ray_data float& x) {}", "'ray_data': ray tracing is not supported by this compute compiler"),
-        _never("`object_data`", "void f(object_data float& x) {}", "'object_data': mesh shaders belong to rendering, which this compute compiler has not"),
+        _never("`object_data`", "void f(object_data float& x) {}", "'object_data': mesh shaders belong to rendering, which this compute compiler does not have"),
     ],
     "5.1 Functions": [
         F("`kernel`, `[[kernel]]`", "out[0] = 1;", [1], before="[[kernel]] void other1(device float* out) { out[0] = 2; }"),
-        _never("`vertex`, `[[vertex]]`", "vertex float4 v(uint i [[vertex_id]]) { return i; }", "'vertex': vertex functions belong to rendering, which this compute compiler has not"),
-        _never("`fragment`, `[[fragment]]`", "fragment float4 f() { return 1; }", "'fragment': fragment functions belong to rendering, which this compute compiler has not"),
-        _never("`[[patch]]` (tessellation)", "[[patch(triangle, 3)]] float4 v() { return 1; }", "'[[patch]]': tessellation belongs to rendering, which this compute compiler has not"),
-        _never("`[[object]]`", "[[object]] void o() {}", "'[[object]]': mesh shaders belong to rendering, which this compute compiler has not"),
-        _never("`[[mesh]]`", "[[mesh]] void m() {}", "'[[mesh]]': mesh shaders belong to rendering, which this compute compiler has not"),
+        _never("`vertex`, `[[vertex]]`", "vertex float4 v(uint i [[vertex_id]]) { return i; }", "'vertex': vertex functions belong to rendering, which this compute compiler does not have"),
+        _never("`fragment`, `[[fragment]]`", "fragment float4 f() { return 1; }", "'fragment': fragment functions belong to rendering, which this compute compiler does not have"),
+        _never("`[[patch]]` (tessellation)", "[[patch(triangle, 3)]] float4 v() { return 1; }", "'[[patch]]': tessellation belongs to rendering, which this compute compiler does not have"),
+        _never("`[[object]]`", "[[object]] void o() {}", "'[[object]]': mesh shaders belong to rendering, which this compute compiler does not have"),
+        _never("`[[mesh]]`", "[[mesh]] void m() {}", "'[[mesh]]': mesh shaders belong to rendering, which this compute compiler does not have"),
         _never("`[[intersection(...)]]`", "[[intersection(triangle)]] bool b() { return true; }", "'[[intersection]]': ray tracing is not supported by this compute compiler"),
         F("`[[visible]]`, `[[stitchable]]` functions, called by name", "out[0] = f(3) + g(4);", [7], before="[[visible]] float f(float x) { return x; } [[stitchable]] float g(float x) { return x; }"),
         F("`[[host_name]]` and kernel templates", "out[0] = 1;", [1], before='template <typename T, int n> kernel void scale(device T* x, uint i [[thread_position_in_grid]]) { x[i] *= n; } template [[host_name("scale2")]] [[kernel]] void scale<half, 2>(device half*, uint); template [[host_name("scale3")]] kernel void scale<float, 3>(device float*, uint);'),
@@ -321,9 +321,9 @@ SECTIONS: dict[str, list[Feature]] = {
         F("`thread_scope_system`", "atomic_thread_fence(mem_flags::mem_device, memory_order_seq_cst, thread_scope_system); out[0] = 1;", [1]),
     ],
     "6.10, 6.11 Graphics functions": [
-        _never("`dfdx`, `dfdy`, `fwidth`", "float f(float x) { return dfdx(x); }", "'dfdx': derivatives and other fragment functions belong to rendering, which this compute compiler has not"),
-        _never("`discard_fragment`", "void f() { discard_fragment(); }", "'discard_fragment': derivatives and other fragment functions belong to rendering, which this compute compiler has not"),
-        _never("`interpolant<T, P>`", "struct V { interpolant<float, interpolation::perspective> x; };", "'interpolant': derivatives and other fragment functions belong to rendering, which this compute compiler has not"),
+        _never("`dfdx`, `dfdy`, `fwidth`", "float f(float x) { return dfdx(x); }", "'dfdx': derivatives and other fragment functions belong to rendering, which this compute compiler does not have"),
+        _never("`discard_fragment`", "void f() { discard_fragment(); }", "'discard_fragment': derivatives and other fragment functions belong to rendering, which this compute compiler does not have"),
+        _never("`interpolant<T, P>`", "struct V { interpolant<float, interpolation::perspective> x; };", "'interpolant': derivatives and other fragment functions belong to rendering, which this compute compiler does not have"),
     ],
     "6.12 Texture functions": [
         F("`sample` with `level`, `bias`, `gradient2d`, `min_lod_clamp`, offsets", "constexpr sampler s(coord::pixel); out[0] = t.sample(s, float2(1.5f, 0.5f), level(0)).x; out[1] = t.sample(s, float2(1.5f, 0.5f), int2(1, 1)).x; out[2] = t.sample(s, float2(1.5f, 0.5f), bias(0.0f)).x; out[3] = t.sample(s, float2(1.5f, 0.5f), gradient2d(float2(0), float2(0))).x; out[4] = t.sample(s, float2(1.5f, 0.5f), level(0), int2(1, 0)).x; out[5] = t.sample(s, float2(0.5f), min_lod_clamp(0)).x;", [1, 12, 1, 1, 2, 0], args=", texture2d<float> t [[texture(2)]]"),
@@ -339,7 +339,7 @@ SECTIONS: dict[str, list[Feature]] = {
         F("`atomic_min`, `atomic_max` of 64 bits on textures", "t.atomic_max(uint2(0, 0), ulong4(1));", says="'atomic_max': 64-bit atomics on textures are not supported by this compute compiler", args=", texture2d<uint, access::read_write> t [[texture(8)]]"),
     ],
     "6.13 Imageblock functions": [
-        _never("image block slices and coverage", "struct P { half4 c; }; void f(imageblock<P, imageblock_layout_implicit> b) {}", "'imageblock': image blocks belong to tile shading, which this compute compiler has not"),
+        _never("image block slices and coverage", "struct P { half4 c; }; void f(imageblock<P, imageblock_layout_implicit> b) {}", "'imageblock': image blocks belong to tile shading, which this compute compiler does not have"),
     ],
     "6.14 Pack and unpack": [
         F("`pack_float_to_unorm4x8`, `snorm4x8`, `unorm2x16`, `snorm2x16` and back, of `half` too", "out[0] = pack_float_to_unorm4x8(float4(1, 0, 0, 0)); out[1] = unpack_unorm4x8_to_float(0xff00u).y; out[2] = pack_float_to_snorm2x16(float2(1, 0)); out[3] = unpack_snorm4x8_to_half(0x7fu).x; out[4] = unpack_unorm2x16_to_float(0xffffu).x; out[5] = pack_half_to_unorm4x8(half4(0, 1, 0, 0));", [255, 1, 32767, 1, 1, 65280]),
@@ -355,7 +355,7 @@ SECTIONS: dict[str, list[Feature]] = {
     ],
     "6.16 to 6.18 Indirect command buffers, rasterization rate, ray tracing": [
         F("`compute_command`, `render_command`", before="void f(compute_command c) {}", says="'compute_command': indirect command buffers that a shader encodes are not supported by this compute compiler"),
-        _never("`rasterization_rate_map_decoder`", "void f(constant rasterization_rate_map_data* d) {}", "'rasterization_rate_map_data': rasterization rates belong to rendering, which this compute compiler has not"),
+        _never("`rasterization_rate_map_decoder`", "void f(constant rasterization_rate_map_data* d) {}", "'rasterization_rate_map_data': rasterization rates belong to rendering, which this compute compiler does not have"),
     ],
     "6.19 Logging": [
         F("`os_log`, `os_log_default`, `log_type` (written with `-fmetal-enable-logging`; [where the messages go](hosts.md#messages-of-shaders))", 'os_log_default.log("%d", 3); log.log_error("x %f", 1.0f); log.log_with_type(log_type_info, "%v2hlf", float2(1)); out[0] = 1;', [1], before='constant os_log log("sub", "system");'),

@@ -109,7 +109,7 @@ def test_alias(kernel, told):
             in checks.reports[0]
         )
         assert "where buffer(0) 'x' lies, too: read" in checks.reports[0]
-    # The bindings overlap, as parts of one buffer do, and what the kernel touches does not.
+    # The bindings overlap, as parts of one buffer do, and the kernel's accesses do not.
     shader[kernel].run(64, 64, {0: x, 1: x[64:]}, checks=checks)
     assert checks.reports == []
 

@@ -105,7 +105,7 @@ def test_occupancy_is_limited_by_what_there_is_little_of():
   x[t] = tile[t ^ 1];
 }"""
     )
-    # Of 164 KB, 33 KB for each of four threadgroups of eight warps; 64 warps would fit.
+    # 164 KB, 33 KB for each of four threadgroups of eight warps; 64 warps would fit.
     assert "occupancy 50 % at 256 threads a threadgroup, limited by threadgroup memory" in explain(
         "test.metal", Options(), source
     )

@@ -1,5 +1,5 @@
-"""os_log: what the compiler says of formats, and which kernels may write messages. What they write: tests/hostmetal/log_test.mm
-and test_log_message.py."""
+"""os_log: what the compiler says of formats, and which kernels may write messages. The messages themselves:
+tests/hostmetal/log_test.mm and test_log_message.py."""
 
 from __future__ import annotations
 

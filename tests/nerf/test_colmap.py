@@ -1,4 +1,4 @@
-"""Folders of photos with a COLMAP model: what is read is what pycolmap says, or refused by name."""
+"""Folders of photos with a COLMAP model: pycolmap's values are read, or refused by name."""
 
 from __future__ import annotations
 

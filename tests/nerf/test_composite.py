@@ -108,7 +108,7 @@ MARCHES = {
 @pytest.mark.parametrize("n_levels", [1, 3])
 @pytest.mark.parametrize("case", MARCHES)
 def test_ray_march(case, n_levels):
-    """The same samples, but for steps whose middle float32 puts on another side of a face."""
+    """The same samples, except for steps whose middle float32 puts on another side of a face."""
     occupied = np.random.default_rng(4).random([n_levels, 16**3]) < 0.3
     grid = metal_ops.OccupancyGrid([-1, -1, -1, 1, 1, 1], 16, n_levels, allowed=occupied)
     origins, directions = rays(400)
@@ -280,7 +280,7 @@ def test_a_step_has_the_same_loss_and_gradients(still_life, case, pruned):
     trainer = Trainer(still_life, model, config)
     for _ in range(40):
         trainer.train_step()
-    # Rounding turns a few ReLUs of the trunk around, others on each processor, which moves what lies below them by up
+    # Rounding turns a few ReLUs of the trunk around, others on each processor, which moves the layers below them by up
     # to 1.1 % of some batches: the median of five is held to the bound. Above the last ReLU 1e-5 was the most.
     errors = [
         compare(trainer, n, pruned)

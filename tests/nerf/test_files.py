@@ -1,4 +1,4 @@
-"""Files are whole or not there; metrics mean what papers mean by them; checkpoints refuse what they are not."""
+"""Files are whole or not there; metrics mean the same as in papers; checkpoints refuse other models."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files that nobody should have made: one sentence with file and field, exit code 2, bounded memory, no waiting."""
+"""Malformed or hostile files: one sentence with file and field, exit code 2, bounded memory, no waiting."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def pose(literal: str) -> Callable[[Path], Path]:
 LONG = "9" * 5000
 DEEP = "[" * 100_000
 JSON = {
-    # What is done to the file, and what the sentence says.
+    # The change of the file, and words of the sentence.
     "angle of 5000 digits": (field("camera_angle_x", LONG), "'camera_angle_x' must be a finite"),
     "angle of 400 digits": (field("camera_angle_x", "9" * 400), "'camera_angle_x' must be a finite"),
     "NaN": (field("camera_angle_x", "NaN"), "'camera_angle_x' must be a finite number, got nan"),
@@ -342,7 +342,9 @@ def test_names_that_are_markup_to_somebody(tmp_path, still_life, capsys):
     for split in ("train", "test"):
         path = folder / f"transforms_{split}.json"
         content = json.loads(path.read_text())
-        target = folder / split / "[" / f"b] {name}.png"  # "[/b]" ends what nothing has begun
+        target = (
+            folder / split / "[" / f"b] {name}.png"
+        )  # "[/b]" ends a style that nothing has begun
         target.parent.mkdir()
         target.write_bytes((folder / split / "r_1.png").read_bytes())
         content["frames"][1]["file_path"] = str(target.relative_to(folder))
@@ -599,7 +601,7 @@ def trainer() -> Trainer:
 
 
 def read(folder: Path, trainer: Trainer) -> None:
-    """What `eval` does with a checkpoint, without tracing a model each time."""
+    """The reads of `eval` from a checkpoint, without tracing a model each time."""
     header, arrays = checkpoint.load(folder)
     model, _ = configs_from(header, str(folder), ModelConfig, TrainConfig)
     origin = origin_from(header, str(folder))

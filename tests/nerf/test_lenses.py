@@ -164,7 +164,7 @@ def test_a_fisheye_shows_no_more_than_all_around():
 @pytest.mark.parametrize("name", CAMERAS)
 @pytest.mark.parametrize("distance", [0.4, 2.5])
 def test_uncovered_pixels_have_no_samples(name, distance):
-    """Cells that a camera of any model sees are in the pixels that its rays meet, near ones, too."""
+    """Cells that a camera of any model sees are in the pixels that its rays hit, near ones, too."""
     pose = look_at(np.array([distance, 0.3, 0.2]), np.zeros(3), np.array([0, 0, 1.0]))
     one = dataclasses.replace(CAMERAS[name], poses=pose[None].astype(np.float32))
     space = Space(np.array([[-1] * 3, [1] * 3], np.float32))
@@ -220,7 +220,7 @@ def test_hulls_by_all_models_hold_the_scene(model):
 
 
 def test_pictures_of_two_models_are_of_one_scene():
-    """What a fisheye and a panorama show in a direction is what a pinhole shows there."""
+    """A fisheye and a panorama show in a direction the same as a pinhole."""
     pinhole = around(Model.PERSPECTIVE, 2)
     for model in list(Model)[1:]:
         other = around(model, 2)

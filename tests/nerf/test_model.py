@@ -23,7 +23,7 @@ def test_truncated_exp():
 
 
 def test_densities():
-    """What the first output of the density network becomes, and its slope."""
+    """The density from the first output of the density network, and its slope."""
     x = np.array([-3.0, 0.5, 4.0], np.float32)
     expected = {
         "exp": (np.exp(x), np.exp(x)),

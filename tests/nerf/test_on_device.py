@@ -1,4 +1,4 @@
-"""`--device metal`: the program's ops run on the Metal device, and it learns what it learns on the CPU."""
+"""`--device metal`: the program's ops run on the Metal device, and it learns the same as on the CPU."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from metal_ops.programs import checkpoint
 from tests.processes import Process
 from tests.suites import at_depth
 
-# Both runs in one process: with the device loaded, `--device cpu` has to keep its ops away from it. On a GPU, too,
-# in the steps that the CPU makes; what a GPU makes by itself is for test_packed.py.
+# Both runs in one process: with the device loaded, `--device cpu` has to keep its ops away from it. On a GPU, too, in
+# the steps that the CPU makes; a GPU's own steps are for test_packed.py.
 PROGRAM = """
 import sys
 import tensorflow as tf
@@ -32,7 +32,7 @@ for device in ("metal", "cpu"):
         assert cli.main(["nerf", "train", *options, *more]) == 0
 """
 STEPS = at_depth(40, 200)
-# What the program is made of; each has a shader.
+# The program's ops; each has a shader.
 OPS = (
     "RayMarch PackOccupancy PackRayIndices HashEncode HashEncodeGrad ShEncode MatMul VolumeRender VolumeRenderGrad "
     "RenderWeights ResourceFusedAdam"
@@ -41,7 +41,7 @@ OPS = (
 
 @pytest.fixture(scope="module")
 def both(tmp_path_factory) -> tuple[Path, str, str]:
-    """The folder of the runs, what they printed, and where TensorFlow says that it placed the ops."""
+    """The folder of the runs, their output, and where TensorFlow says that it placed the ops."""
     runs = tmp_path_factory.mktemp("runs")
     process = Process("-c", PROGRAM, str(runs), str(STEPS), TF_CPP_MIN_LOG_LEVEL="0")
     code, out, err = process.finish(timeout=600)
@@ -101,7 +101,7 @@ def test_a_device_that_is_not_there_is_one_sentence(tmp_path):
     assert not (tmp_path / "runs").exists()
 
 
-# The partitions of the training step's graph: what TensorFlow runs on the host, and what it sends there.
+# The partitions of the training step's graph: the ops that TensorFlow runs on the host, and the tensors it sends there.
 PARTITIONS = """
 import json, sys
 import tensorflow as tf
@@ -134,7 +134,7 @@ BOOKKEEPING = set(
 
 
 def test_the_step_runs_on_the_device():
-    """On the host: numbers that it has anyway. What comes back to it are sizes; RayMarch and Where wait for theirs."""
+    """On the host: numbers that it has anyway. Only sizes come back to it; RayMarch and Where wait for theirs."""
     process = Process("-c", PARTITIONS)
     parts = process.result()
     device = {op for op, _, _ in parts["GPU"]}
@@ -142,7 +142,7 @@ def test_the_step_runs_on_the_device():
                       "Greater"} - {"PackOccupancy"}  # fmt: skip
     host = {op for op, _, _ in parts["CPU"]}
     assert host <= BOOKKEEPING
-    # Floating-point work on the host is the learning rate's conversion, once a variable.
+    # Floating-point work on the host is the learning rate's conversion, once per variable.
     work = [
         (op, kind) for op, kind, _ in parts["CPU"] if not op.startswith("_") and "float" in kind
     ]

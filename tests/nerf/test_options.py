@@ -1,4 +1,4 @@
-"""The defaults of a GPU with memory of its own, and what the command line says instead."""
+"""The defaults of a GPU with memory of its own, and the options that override them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def for_gpu(*words: str, pixels: int = 400, **model):
 
 
 def changed(configs) -> dict[str, object]:
-    """What differs from the defaults of any device."""
+    """The differences from the defaults of any device."""
     found = {}
     for config, plain in zip(configs, (ModelConfig(), TrainConfig()), strict=True):
         for field in dataclasses.fields(config):

@@ -13,7 +13,7 @@ from tests.processes import Process
 
 ROOT = Path(__file__).resolve().parents[2]
 
-# What both have in common: a scene, and a trainer on the device.
+# Shared by both: a scene, and a trainer on the device.
 SETUP = """
 import dataclasses, json, sys
 import numpy as np
@@ -103,7 +103,7 @@ def test_gradients_are_those_of_the_general_path(compared, case):
     most = CASES[case][2]
     for found in compared[case]:
         assert found["kept"][0] == found["kept"][1] > 500
-        # A sample may be at the edge of what is hidden, too.
+        # A sample may be at the edge of the hidden part, too.
         assert found["n"] == pytest.approx(found["kept"][1], rel=1e-3)
         assert found["marched"][1] > found["kept"][1]  # something was hidden
         assert found["loss"][0] == pytest.approx(found["loss"][1], rel=most)
@@ -120,7 +120,7 @@ def test_rays_are_of_unit_length_and_of_pixels(compared):
     assert (target >= 0).all() and (target <= 1).all() and target.std() > 0.1
 
 
-# Steps, looks at cells and pictures; where their ops ran, and what came back to the host.
+# Steps, looks at cells and pictures; where their ops ran, and the tensors that came back to the host.
 RUN = (
     SETUP
     + """

@@ -166,7 +166,7 @@ def test_light_falls_off_with_its_angle():
     np.testing.assert_allclose(distance, 2.5, atol=1e-4)
     brightness = colours.mean(axis=1)
     assert brightness[0] > brightness[1] > brightness[2] > brightness[3]
-    # Of what the sun adds, the cosine is left at 60 degrees; behind, nothing.
+    # The part of the sun falls with the cosine, to a half at 60 degrees; behind, there is none.
     sun = (brightness - brightness[4])[:3]
     np.testing.assert_allclose(sun / sun[0], np.cos(np.deg2rad([0, 30, 60])), atol=0.06)
     np.testing.assert_allclose(brightness[3], brightness[4], atol=1e-3)

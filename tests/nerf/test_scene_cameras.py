@@ -269,7 +269,7 @@ def test_nerfstudios_files_get_a_box_around_what_the_cameras_look_at(photos):
     )
     assert (eyes > space.aabb[0] - 1e-5).all() and (eyes < space.aabb[1] + 1e-5).all()
     assert space.extent == 32 and space.near < 0.3
-    change(path, aabb_scale=2)  # what the file says is what is done
+    change(path, aabb_scale=2)  # the file's choice is honoured
     np.testing.assert_allclose(load_scene(photos).space.aabb[1], 0.5 / 0.33)
 
 

@@ -1,4 +1,4 @@
-"""Scene files: what is read is what was written, and every mistake is one sentence that names file and field."""
+"""Scene files: the values read are those written, and every mistake is one sentence that names file and field."""
 
 from __future__ import annotations
 
@@ -171,7 +171,7 @@ def mirror_rotation(content: dict[str, Any]) -> None:
     content["frames"][1]["transform_matrix"] = pose.tolist()
 
 
-# What is done to the JSON, and what the message must name besides the file.
+# The change of the JSON, and words that the message must name besides the file.
 BAD_BLENDER_JSON = {
     "no angle": (lambda c: c.pop("camera_angle_x"), "'camera_angle_x' is missing"),
     "angle of no lens": (

@@ -1,4 +1,4 @@
-"""Training: it learns, it is reproducible, it resumes to the same bits, and Ctrl-C leaves what there is."""
+"""Training: it learns, it is reproducible, it resumes to the same bits, and Ctrl-C leaves the present state."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_silhouettes_bound_what_is_unbounded(still_life, change):
 
 
 KINDS = {
-    # What 80 steps gained when this was written, less a third.
+    # The gain of 80 steps when this was written, less a third.
     "composite": (dataclasses.replace(SMALL, backend="composite"), 1.0),
     "mixed precision": (dataclasses.replace(SMALL, mixed_precision=True), 1.0),
     "frequency": (ModelConfig(encoding="frequency", frequency_width=64, frequency_depth=4), 0.4),
@@ -133,7 +133,7 @@ def test_same_seed_same_bits_and_resume(still_life, tmp_path):
     untouched = rest.occupancy.density.numpy()
     rest.load(*checkpoint.load(tmp_path / "part.npz"), "part.npz")
     assert rest.step == 17
-    # The occupancy grid is part of it: what step 16 learnt of it is not learnt again.
+    # The occupancy grid is part of it: step 16's updates of it are not made again.
     for name in ("density", "bits"):
         saved, loaded = (getattr(t.occupancy, name).numpy() for t in (part, rest))
         np.testing.assert_array_equal(saved, loaded)
@@ -205,7 +205,7 @@ def test_progress_is_shown_in_a_terminal(still_life):
 
 
 def test_gradient_scaling_changes_no_bit(still_life):
-    """A power of two, and float32 has exponents to spare: what float16 needs is nothing here."""
+    """A power of two, and float32 has exponents to spare: float16's need is none here."""
     first, scaled = (
         trained(still_life, config=dataclasses.replace(QUICK, gradient_scale=scale), steps=10)
         for scale in (1.0, 128.0)

@@ -28,7 +28,7 @@ SOURCES = (
     *("ops", "kernels", "graph", "hostmetal", "device", "python", "tools", "benchmarks/rules.mk"),
 )
 HIGHWAY = "libhwy.so.1"
-# What a checkout has made may be of other sources.
+# Files that a checkout has made may be of other sources.
 MADE = ("*.so", "*.metallib", "*.pyi")
 PLUGIN = ("libmetal_device.so", "libmetal_device.metallib")
 STUBS = ("raw_ops.pyi", "ops/__init__.pyi")

@@ -1,8 +1,8 @@
 """`python -m tools.reference`: writes the generated pages into docs/, where git ignores them.
 
-What is recorded (tools/reference/records.py) comes first: `--dtypes` asks which op has kernels of which dtypes;
-`--measure` measures all errors as well, `--measure ScaleShift` those of that op of this library's alone. What needs the
-Metal device is asked of a process of its own, as a loaded device stays for the life of a process.
+Records (tools/reference/records.py) come first: `--dtypes` asks which op has kernels of which dtypes; `--measure`
+measures all errors as well, `--measure ScaleShift` those of that op of this library's alone. Facts that need the Metal
+device are asked of a process of its own, as a loaded device stays for the life of a process.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SMALL_TABLE = records.DOCS / "dtypes.md"
 
 
 def ask_device(*arguments: str) -> dict[str, Any]:
-    """What a process with the device loaded says."""
+    """The output of a process with the device loaded."""
     environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "2"}
     environment.pop("METAL_OPS_DEVICE", None)  # the process loads it itself
     done = subprocess.run(

@@ -11,7 +11,7 @@ import metal_ops
 from tools.reference.docstrings import markdown, summary
 
 MODULES = ("layers", "adapters", "optimizers", "losses", "fusion", "package", "device", "profiler")
-# Where a file says nothing by `__theme__`, what readers look for together.
+# Where a file says nothing by `__theme__`, functions that readers look for together.
 MORE = "More"
 
 
@@ -60,7 +60,7 @@ def _groups() -> Iterator[tuple[str, list[tuple[str, Any]]]]:
         file = sys.modules[value.__module__]
         themes.setdefault(getattr(file, "__theme__", MORE), []).append(name)
     for title in sorted(themes, key=lambda title: (title == MORE, title)):
-        # a file's functions in its own order, then what they return
+        # a file's functions in its own order, then their results
         names = sorted(
             themes[title],
             key=lambda name: (
@@ -89,7 +89,8 @@ def _methods(value: type) -> Iterator[tuple[str, Callable[..., Any]]]:
 
 
 def _parameters(class_: type) -> list[inspect.Parameter]:
-    """Of __init__; what it passes on by name to that of a class of this library is listed before its own."""
+    """Parameters of __init__; those it passes on by name to that of a class of this library are listed before its
+    own."""
     mro = [each for each in class_.__mro__ if "__init__" in vars(each)]
     found = list(inspect.signature(mro[0].__init__).parameters.values())
     passes = found[-1].kind is inspect.Parameter.VAR_KEYWORD and len(mro) > 1
@@ -102,7 +103,7 @@ def _parameters(class_: type) -> list[inspect.Parameter]:
 
 
 def _signature(name: str, value: Any) -> str:
-    # Of classes that inherit __init__ and __new__, as Keras' layers do, Python 3.11.2 shows __new__, 3.11.7 __init__.
+    # For classes that inherit __init__ and __new__, as Keras' layers do, Python 3.11.2 shows __new__, 3.11.7 __init__.
     try:
         if isinstance(value, type) and inspect.isfunction(value.__init__):
             parameters = _parameters(value)

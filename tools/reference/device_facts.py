@@ -1,4 +1,4 @@
-"""What only a process with the Metal device loaded can say: `python -m tools.reference.device_facts WHAT [OP ...]`.
+"""Facts that only a process with the Metal device loaded knows: `python -m tools.reference.device_facts WHAT [OP ...]`.
 
 WHAT is dtypes, errors (of this library's ops, or of those named) or device_errors (of TensorFlow's, on the device).
 """
@@ -42,7 +42,7 @@ def main() -> None:
     before = registry.stock_dtypes("GPU")
     others = kernel_texts()
     metal_ops.device.load()
-    # What has no kernel on the device must not pass for it.
+    # An op without a kernel on the device must not pass for one with it.
     tf.config.set_soft_device_placement(False)
     facts = {
         "dtypes": lambda: dtypes(before),

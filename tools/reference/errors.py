@@ -9,7 +9,8 @@ Figures = dict[str, dict[str, dict[str, float]]]
 
 
 def render(figures: Figures, stock: Figures) -> str:
-    """Of this library's ops and of TensorFlow's: {op: {dtype: {"CPU": error, "GPU": error, "apart": difference}}}."""
+    """Errors of this library's ops and of TensorFlow's: {op: {dtype: {"CPU": error, "GPU": error, "apart":
+    difference}}}."""
     lines = [
         "# Errors",
         "",

@@ -1,4 +1,4 @@
-"""docs/metal-language.md: what of the Metal Shading Language is there, and how exact its functions are."""
+"""docs/metal-language.md: the parts of the Metal Shading Language that are there, and how exact its functions are."""
 
 from __future__ import annotations
 

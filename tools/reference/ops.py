@@ -1,4 +1,4 @@
-"""docs/ops.md: every raw op, from what its declaration says."""
+"""docs/ops.md: every raw op, from its declaration."""
 
 from __future__ import annotations
 

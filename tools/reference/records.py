@@ -1,6 +1,6 @@
-"""What a change should show in review, a line of JSON a row: errors, device_errors, numbers and dtypes in docs/.
+"""Results that a review should see, a line of JSON per row: errors, device_errors, numbers and dtypes in docs/.
 
-`python -m tools.reference --measure` writes them, and tests compare them with what is so. Needs nothing but Python.
+`python -m tools.reference --measure` writes them, and tests compare them with new results. Needs nothing but Python.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ NUMBERS = DOCS / "numbers.jsonl"
 DTYPES = DOCS / "dtypes.jsonl"
 # How a row calls what it is of.
 KEY = {ERRORS: "op", DEVICE_ERRORS: "op", NUMBERS: "function", DTYPES: "op"}
-# Of all four together: what a review can be asked to look at.
+# For all four together: as many as a review can be asked to look at.
 MOST_LINES = 1500
 
 
 def read(path: Path) -> dict[str, dict[str, Any]]:
-    """The rows by what they are of, in their order.
+    """The rows by their subjects, in their order.
 
     Raises:
       ValueError: A line is no row. The message names the file and the line.

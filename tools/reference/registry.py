@@ -1,4 +1,4 @@
-"""What TensorFlow knows of this library's ops, and which source file registers each."""
+"""This library's ops in TensorFlow's registry, and the source file that registers each."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @functools.cache
 def sources() -> dict[str, Path]:
-    """The file that says what a family's ops are, by family: its stem."""
+    """The file that declares a family's ops, by family: its stem."""
     paths = [*(ROOT / "ops").glob("*_op.cc"), *(ROOT / "kernels").glob("*/*_op.cc")]
     found = {path.stem.removesuffix("_op"): path for path in paths if _names(path)}
     return dict(sorted(found.items()))

@@ -1,4 +1,4 @@
-"""What mkdocs.yml hooks into the site: docs/benchmarks.md takes in the pages of benchmarks/results/."""
+"""mkdocs.yml's hooks of the site: docs/benchmarks.md takes in the pages of benchmarks/results/."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
 
 
 def lowered(path: Path) -> str:
-    """A page as a section, with what has happened to its kernels since a run below the run's heading."""
+    """A page as a section, with the changes of its kernels since a run below the run's heading."""
     lines = []
     for line in path.read_text().splitlines():
         lines.append(re.sub(r"^(#+ )(?:Benchmark: )?", r"#\1", line))

@@ -25,7 +25,7 @@ TYPES = {
 
 
 def render(generated: ModuleType) -> str:
-    """Of the module that `tf.load_op_library` gives."""
+    """The stub of the module that `tf.load_op_library` gives."""
     from tensorflow.python.framework import kernels, op_def_registry
 
     # Functions do not say their op's name, nor does the module.
@@ -48,7 +48,7 @@ def render(generated: ModuleType) -> str:
 
 
 def render_ops(folder: Path) -> str:
-    """Of python/metal_ops/ops: what its loop over the files does."""
+    """The stub of python/metal_ops/ops: the names that its loop over the files exports."""
     public = sorted(path.stem for path in folder.glob("*.py") if not path.name.startswith("_"))
     return (
         "# Made by `make build` (tools/reference/stub.py) from the files beside it; do not edit.\n"

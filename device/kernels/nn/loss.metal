@@ -1,5 +1,5 @@
 // Softmax cross entropy, and its gradient by the logits, of labels that are distributions or classes. One
-// thread a row.
+// thread per row.
 
 #include "device/kernels/nn/rows.metal.h"
 #include "device/kernels/strided.metal.h"

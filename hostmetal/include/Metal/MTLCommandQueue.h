@@ -16,7 +16,7 @@ MTL_EXPORT
 }
 // 64 by default.
 @property(nonatomic) NSUInteger maxCommandBufferCount;
-// Of its command buffers whose descriptors name none.
+// The log state of its command buffers whose descriptors name none.
 @property(nullable, readwrite, nonatomic, retain) id<MTLLogState> logState;
 @end
 

@@ -7,7 +7,7 @@
 
 namespace checks {
 
-// The beginning of what is said of an access.
+// The beginning of the sentence about an access.
 Text begin(const State& s, char* text, const char* check, const Target& to, Access access,
            unsigned me, const Place* place) {
   Text t = begin(s, text, check);
@@ -99,7 +99,7 @@ void say_alias(State& s, const Target& to, Access access, unsigned me, Place* pl
   report(s, key, text);
 }
 
-// A write to what a `constant T&` leads to.
+// A write to the target of a `constant T&`.
 void look_at_copied(State& s, const Target& to, Access access, unsigned me, Place* place) {
   for (unsigned i = 0; i < s.n_copied; ++i) {
     const Copied& c = s.copied[i];
@@ -158,7 +158,7 @@ void say_init(State& s, const Target& to, unsigned me, Place* place) {
   report(s, key, text);
 }
 
-// Of threadgroup memory, before look() records the access.
+// For threadgroup memory, before look() records the access.
 void look_at_shared(State& s, const Target& to, Access access, unsigned me, Place* place) {
   if (access == kWrite || access == kAtomicWrite) return;
   bool written = true;
@@ -236,7 +236,7 @@ unsigned long greatest_divisor(unsigned long a, unsigned long b) {
   return a;
 }
 
-// Which threadgroup is the n-th of [first, first + count).
+// The number of the n-th threadgroup of [first, first + count).
 unsigned long threadgroup_number(State& s, unsigned long first, unsigned long count,
                                  unsigned long n) {
   if (s.out->schedule == METALLIB_SCHEDULE_REVERSE) return first + count - 1 - (n - first);
@@ -348,7 +348,7 @@ void begin_launch(const metallib_launch* l, Group* g, unsigned long own_bytes) {
   }
 }
 
-// Of [first, first + count), the n-th to run.
+// The n-th to run of [first, first + count).
 unsigned long begin_group(unsigned long first, unsigned long count, unsigned long n) {
   if (!tls_state) return n;
   State& s = *tls_state;
@@ -450,7 +450,7 @@ MSL_HIDDEN void* _msl_access(void* pointer, unsigned long size, unsigned kind,
   if (!s || !g || s->running != g) return tagged ? (void*)(bits & kAddress) : pointer;
   char* const plain = reinterpret_cast<char*>(tagged ? bits & kAddress : bits);
   if (!tagged) {
-    // Private memory, and what the wrappers have on the worker's own stack.
+    // Private memory, and the wrappers' part of the worker's own stack.
     const long from_stack = plain - s->stack;
     if ((plain >= s->own_begin && plain < s->own_end) ||
         (from_stack > -kNear && from_stack < kNear))

@@ -1,6 +1,6 @@
-// What HOSTMETAL_CHECK remembers of memory: of every word, or byte where kernels use bytes, its last write,
-// two reads and two atomic accesses by different threads, as FastTrack and race detectors of GPUs have
-// it. It lies in metallib_checks.shadow, is bounded by that, and forgets all when it is full.
+// HOSTMETAL_CHECK's memory of accesses: for every word, or byte where kernels use bytes, its last write,
+// two reads and two atomic accesses by different threads, as FastTrack and race detectors of GPUs have it.
+// It lies in metallib_checks.shadow, is bounded by that, and forgets all when it is full.
 #pragma once
 
 #include "../metallib_abi.h"
@@ -51,7 +51,7 @@ struct Page {
 
 struct Shadow {
   unsigned long layout;             // kLayout once it is set up
-  unsigned generation;              // of what is remembered
+  unsigned generation;              // of the records
   unsigned used, touched, n_slots;  // slots: taken, ever taken, there
   unsigned n_pages;
   Page pages[kBuckets];
@@ -80,7 +80,7 @@ struct Shadow {
     if (used + count > n_slots || n_pages > kBuckets / 2) forget();
     const unsigned first = used;
     used += count;
-    // What was never touched is zero.
+    // Untouched records are zero.
     const unsigned old = first >= touched ? 0 : (used < touched ? used : touched) - first;
     __builtin_memset(slots() + first * kSlot, 0, old * kSlot);
     if (used > touched) touched = used;

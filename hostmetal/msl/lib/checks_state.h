@@ -1,4 +1,4 @@
-// What a launch under HOSTMETAL_CHECK knows of its threads, and the sentences that it reports. A part of library.cc.
+// HOSTMETAL_CHECK's knowledge of a launch's threads, and the sentences that it reports. A part of library.cc.
 #pragma once
 
 #include "checks_shadow.h"
@@ -32,7 +32,8 @@ struct Variable {
   unsigned element;
 };
 
-// What was reported. `weak`: of two threads of a simdgroup, which two of different ones tell better.
+// The reported accesses. `weak`: of two threads of a simdgroup, which two of different ones tell
+// better.
 struct Said {
   unsigned long key;
   unsigned report;
@@ -64,7 +65,7 @@ struct State {
   Copied copied[METALLIB_MAX_BUFFERS];
   unsigned long random;
   Fence published[kMaxPublished];
-  // Of the threadgroup that runs.
+  // The time of the threadgroup that runs.
   unsigned time;
   unsigned last[2], last_any, last_flags;  // when a barrier came: of each space's, of any kind
   const Place* last_place;
@@ -214,7 +215,7 @@ Text begin(const State& s, char* text, const char* check) {
   return t;
 }
 
-// What would order two accesses.
+// The barrier that would order two accesses.
 void add_order(Text& t, const State& s, const Record& other, unsigned me, Space space,
                bool same_place) {
   const char* name = kSpaceNames[space];

@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 extern "C" {
-// Of clang's profile library, without its part that writes files.
+// From clang's profile library, without its part that writes files.
 unsigned long __llvm_profile_get_size_for_buffer(void);
 int __llvm_profile_write_buffer(char*);
 void __llvm_profile_reset_counters(void);
@@ -87,6 +87,6 @@ MSL_HIDDEN void _msl_coverage() {
   mkdir(coverage_folder, 0777);
   keep_library();
   __cxa_atexit(write_counts, nullptr, nullptr);
-  // What a parent counted is the parent's.
+  // A parent's counts are the parent's.
   __register_atfork(nullptr, nullptr, __llvm_profile_reset_counters, nullptr);
 }

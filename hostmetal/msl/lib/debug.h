@@ -2,7 +2,7 @@
 
 extern "C" int snprintf(char*, unsigned long, const char*, ...);
 
-// Which thread of which kernel stands here: (gdb) print metal_thread()
+// The thread and kernel at this place: (gdb) print metal_thread()
 extern "C" __attribute__((visibility("default"), used)) const char* metal_thread() {
   static __thread char text[256];
   const metallib_launch* l = tls_log.launch;

@@ -1,5 +1,5 @@
 // <metal_logging>: os_log. Without -fmetal-enable-logging, _msl_logging is 0 and the calls are left
-// out. The runtime makes text of what is written here (hostmetal/src/log_message.cc).
+// out. The runtime makes text of the written arguments (hostmetal/src/log_message.cc).
 #pragma once
 
 #include "log_format.h"
@@ -12,7 +12,7 @@ extern const int _msl_logging __attribute__((visibility("hidden")));
 #if defined(__NVPTX__)
 #include "gpu_log.h"
 #else
-// What a launch's messages say of where they come from, on this thread.
+// The origin of a launch's messages, on this thread.
 MSL_HIDDEN void _msl_log_in(const metallib_launch* launch, const char* kernel);
 // Writes a message: `arguments` are metallib_log_arguments, each with its numbers.
 MSL_HIDDEN void _msl_log(unsigned level, const char* subsystem, const char* category,

@@ -1,5 +1,5 @@
-// What os_log takes: arguments as metallib_log_argument, and what is wrong with a format, known while
-// it is compiled.
+// The arguments of os_log as metallib_log_argument, and the errors of a format, known while it is
+// compiled.
 #pragma once
 
 #include "bfloat.h"

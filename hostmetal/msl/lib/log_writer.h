@@ -25,7 +25,7 @@ metallib_log_record* take_log(metallib_log* log, unsigned size) {
   return record;
 }
 
-// Of the thread that runs here, in a kernel that notes it.
+// The position of the thread that runs here, in a kernel that notes it.
 Position place_of_thread() {
   if (Group* g = tls_group) {
     Position here = g->position;

@@ -123,7 +123,7 @@ CheckedBatch::CheckedBatch(size_t launches) : launches_(launches) {
 metallib_checks* CheckedBatch::Of(size_t number, const Kernel& kernel,
                                   const metallib_launch& launch) {
   if (!(kernel.entry->flags & METALLIB_KERNEL_CHECKS)) {
-    // What it writes is not known.
+    // Its writes are not known.
     for (uint32_t i = 0; i < kernel.entry->n_arguments; ++i) {
       const metallib_argument& a = kernel.entry->arguments[i];
       if (a.kind != METALLIB_DEVICE) continue;

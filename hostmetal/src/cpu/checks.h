@@ -10,14 +10,14 @@
 
 namespace hostmetal {
 
-// What the launches of one Stream::Dispatch look for, and find. They may overlap each other.
+// The checks and findings of the launches of one Stream::Dispatch. They may overlap each other.
 class CheckedBatch {
  public:
   explicit CheckedBatch(size_t launches);
   // For the launch with that number, which this thread is to run, all threadgroups by one call; nullptr where its kernel
   // was compiled without checks.
   metallib_checks* Of(size_t number, const Kernel& kernel, const metallib_launch& launch);
-  // What all of them found, which is on the standard error then, too.
+  // The findings of all of them, which are on the standard error then, too.
   Failure Reports() const;
 
  private:

@@ -65,7 +65,7 @@ class Scratch {
 
 thread_local Scratch scratch;
 
-// Kernels run with the processor's default rounding and, but for fast math, with subnormals, whatever
+// Kernels run with the processor's default rounding and, without fast math, with subnormals, whatever
 // the program does on its own threads: TensorFlow flushes subnormals on those that run ops, and a
 // thread inherits that from the one that starts it.
 class KernelFloats {
@@ -158,7 +158,7 @@ std::string Triple(const uint32_t* v) {
          ")";
 }
 
-// What the shader declares at the place of the fault; null for static threadgroup memory.
+// The shader's argument at the place of the fault; null for static threadgroup memory.
 const metallib_argument* ArgumentOf(const metallib_kernel& kernel, const metallib_fault& f) {
   const bool threadgroup = f.argument_kind == METALLIB_THREADGROUP;
   for (uint32_t i = 0; i < kernel.n_arguments; ++i) {
@@ -230,8 +230,8 @@ Failure ExplainTimeout(const Part& part) {
                         seconds + " s, the time that HOSTMETAL_TIMEOUT gives a dispatch"};
 }
 
-// Of a batch's references to more bytes than their buffers have, copies with zeros behind; what kernels write in the
-// bytes that are there comes back at the end.
+// Copies with zeros behind, for a batch's references to more bytes than their buffers have; the kernels' writes to
+// the existing bytes come back at the end.
 class Longer {
  public:
   void Add(const DispatchCommand& c) {
@@ -239,7 +239,7 @@ class Longer {
       const auto index = uint32_t(__builtin_ctz(bits));
       const metallib_argument& a = *ReferenceAt(*c.kernel->entry, index);
       metallib_buffer& bound = c.buffers[index];
-      // Twice: the second is what there was before.
+      // Twice: the second is the old content.
       const size_t size = (a.pointee_size + kAlignment - 1) / kAlignment * kAlignment;
       auto* copy = static_cast<char*>(::operator new(2 * size, std::align_val_t(kAlignment)));
       memset(copy, 0, 2 * size);
@@ -390,7 +390,7 @@ class CpuStream : public Stream {
   static void Pieces(Range& range, Workers::Body body) {
     if (!range.bytes) return;
     uint64_t pieces = (range.bytes + kCopyPiece - 1) / kCopyPiece;
-    Workers::Get().Run(body, &range, pieces, range.bytes / 8);  // about 8 bytes a nanosecond
+    Workers::Get().Run(body, &range, pieces, range.bytes / 8);  // about 8 bytes per nanosecond
   }
 
   static void Learn(const Kernel& kernel, uint64_t spent_ns, uint64_t groups) {
@@ -423,7 +423,7 @@ std::string ProcessorName() {
   return "CPU";
 }
 
-// What a SharedName says here: a file that a process has open.
+// The meaning of a SharedName here: a file that a process has open.
 struct Shared {
   pid_t process;
   int file;

@@ -1,5 +1,5 @@
-// Reads just enough of an ELF file to refuse what is no Metal library. Every offset in it may be
-// wrong.
+// Reads just enough of an ELF file to refuse a file that is no Metal library. Every offset in it
+// may be wrong.
 #include "hostmetal/src/cpu/elf.h"
 
 #include <elf.h>

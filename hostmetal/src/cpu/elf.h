@@ -1,4 +1,4 @@
-// What a .metallib's bytes have to be before the loader may see them.
+// The checks of a .metallib's bytes before the loader may see them.
 #ifndef HOSTMETAL_SRC_CPU_ELF_H_
 #define HOSTMETAL_SRC_CPU_ELF_H_
 

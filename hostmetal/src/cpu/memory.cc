@@ -114,7 +114,7 @@ void* MemoryPool::AllocateLarge(size_t size, size_t* taken, bool* fresh) {
     // The best fit, if it wastes at most an eighth.
     auto found = cached_.lower_bound(size);
     if (found != cached_.end() && found->first - size <= size / 8) {
-      // Of several the one freed last, which caches still have.
+      // Among several the one freed last, which caches still have.
       found = std::prev(cached_.upper_bound(found->first));
       void* block = found->second;
       *taken = found->first;

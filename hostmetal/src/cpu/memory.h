@@ -16,8 +16,8 @@ class MemoryPool {
   // `cache_limit`: bytes of freed large blocks to keep.
   explicit MemoryPool(size_t cache_limit) : cache_limit_(cache_limit) {}
 
-  // nullptr when the system has no memory. *size is what the block takes. Blocks of a page and more
-  // are page-aligned, smaller ones 256-byte aligned.
+  // nullptr when the system has no memory. *size is the block's size. Blocks of a page and more are
+  // page-aligned, smaller ones 256-byte aligned.
   void* Allocate(size_t bytes, bool zeroed, size_t* size);
   void Free(void* block, size_t size);
 

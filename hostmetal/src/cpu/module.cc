@@ -24,8 +24,8 @@
 namespace hostmetal {
 namespace {
 
-// Of an open file, for dlopen(). A debugger opens it, too, in a process of its own: /proc/self would be
-// its own there, and gdb would wait for a pipe.
+// The path of an open file, for dlopen(). A debugger opens it, too, in a process of its own: /proc/self
+// would be its own there, and gdb would wait for a pipe.
 std::string PathOf(int fd) {
   const std::string file = "/fd/" + std::to_string(fd);
   const std::string path = "/proc/" + std::to_string(getpid()) + file;
@@ -197,7 +197,7 @@ std::shared_ptr<Module> LoadModuleFile(const std::string& path, bool checked, Fa
     *failure = {code, "[newLibrary] '" + path + "' " + what};
     return nullptr;
   };
-  // A pipe would wait for whoever writes to it.
+  // A pipe would wait for a writer.
   int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   struct stat info;
   if (fd < 0 || fstat(fd, &info) != 0) {

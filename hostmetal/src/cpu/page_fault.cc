@@ -1,5 +1,6 @@
-// Handlers of SIGSEGV and SIGBUS, and of the signal that ends what runs for too long. They know the
-// threads which run kernels and leave all others to the handlers that were there before them.
+// Handlers of SIGSEGV and SIGBUS, and of the signal that ends kernels that run for too long. They
+// know the threads which run kernels and leave all others to the handlers that were there before
+// them.
 #include "hostmetal/src/cpu/page_fault.h"
 
 #include <signal.h>
@@ -12,7 +13,7 @@
 namespace hostmetal {
 namespace {
 
-// Nothing happens where nobody handles it, so that one which comes late is no harm.
+// Nothing happens where it has no handler, so that one which comes late is no harm.
 constexpr int kInterrupt = SIGURG;
 constexpr size_t kSignalStack = size_t{64} << 10;
 

@@ -14,7 +14,7 @@ enum class End { kDone, kPageFault, kTimeout };
 
 // kernel.run(launch, first, count, scratch), given up where it touches an address without memory:
 // the address then (UINT64_MAX where the number is none). With `expired` it is given up, too, at an
-// Interrupt() of this thread that finds it set. What the kernel wrote before stays.
+// Interrupt() of this thread that finds it set. The kernel's earlier writes stay.
 End RunGuarded(const metallib_kernel& kernel, const metallib_launch& launch, uint64_t first,
                uint64_t count, void* scratch, const std::atomic<bool>* expired, uint64_t* address);
 

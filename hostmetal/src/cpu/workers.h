@@ -16,7 +16,7 @@ class Workers {
   // Runs [first, first + count) of the items.
   using Body = void (*)(void* context, uint64_t first, uint64_t count);
 
-  // One set of threads a process; never destroyed.
+  // One set of threads per process; never destroyed.
   static Workers& Get();
 
   // Processors in use: the calling thread and the workers.
@@ -34,7 +34,7 @@ class Workers {
     uint64_t total;
     unsigned width;
     std::atomic<uint64_t> next;
-    std::atomic<uint64_t> item_ns;  // what one item takes, as far as anybody knows
+    std::atomic<uint64_t> item_ns;  // the time of one item, as far as it is known
     std::atomic<uint32_t> users{0};
     std::atomic<uint64_t> busy_ns{0};
 

@@ -105,11 +105,11 @@ class CudaDevice : public Driver {
 
   bool Share(size_t bytes, SharedName* name, void** address) override {
     gpu_.Enter();
-    // Not of the blocks that are kept: the library gives away all of what it was asked for at once.
+    // Not from the blocks that are kept: the library gives away its whole allocation at once.
     cuda::Address shared = 0;
     if (gpu_.library->MemAlloc(&shared, bytes) != kSuccess) return false;
     cuda::IpcName found;
-    // Others may look at once for what is not there yet.
+    // Others may look at once for a value that is not there yet.
     if (gpu_.library->MemsetD8Async(shared, 0, bytes, nullptr) != kSuccess ||
         gpu_.library->StreamSynchronize(nullptr) != kSuccess ||
         gpu_.library->IpcGetMemHandle(&found, shared) != kSuccess) {
@@ -149,7 +149,7 @@ class CudaDevice : public Driver {
   std::shared_ptr<Module> WithCode(std::shared_ptr<Module> tables, const std::string& name,
                                    Failure* failure) {
     if (!tables) return nullptr;
-    // The same file again is the same module, with what is compiled of it.
+    // The same file again is the same module, with its compiled code.
     std::lock_guard<std::mutex> lock(modules_mutex_);
     const Module* key = tables.get();
     if (auto module = modules_[key].lock()) return module;

@@ -26,7 +26,7 @@ struct Gpu {
   void Enter() const { library->CtxSetCurrent(context); }
 };
 
-// A kernel in the form in which the GPU runs it; what hostmetal::Kernel::code points to.
+// A kernel in the form in which the GPU runs it; hostmetal::Kernel::code points to it.
 struct Compiled {
   const Gpu* gpu;
   cuda::Module module = nullptr;

@@ -88,7 +88,7 @@ struct Library {
   HOSTMETAL_LIBCUDA(HOSTMETAL_MEMBER)
 #undef HOSTMETAL_MEMBER
 
-  // "CUDA_ERROR_...: what it means"
+  // "CUDA_ERROR_...: its meaning"
   std::string Explain(Result result) const;
 };
 

@@ -55,7 +55,7 @@ void Memory::Unmap(Kind kind, void* block) {
   }
 }
 
-// Gives the large blocks that nobody uses back to the system.
+// Gives unused large blocks back to the system.
 void Memory::Trim() {
   for (int kind = 0; kind < kKinds; ++kind) {
     auto& list = free_[kind];

@@ -41,7 +41,7 @@ class Memory {
   std::mutex mutex_;
   std::multimap<size_t, void*> free_[kKinds];
   size_t mapped_managed_ = 0;
-  std::map<void*, Kind> kinds_;  // of what is in use
+  std::map<void*, Kind> kinds_;  // of the memory in use
 };
 
 }  // namespace cuda

@@ -13,7 +13,7 @@ namespace {
 
 constexpr int kHopper = 90;
 
-// Of "sm_80": 80.
+// 80 for "sm_80".
 int Capability(const char* target) { return strncmp(target, "sm_", 3) == 0 ? atoi(target + 3) : 0; }
 
 class GpuModule : public hostmetal::Module {

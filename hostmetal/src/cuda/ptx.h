@@ -23,8 +23,8 @@ class PtxFile {
 
   bool Has(const std::string& entry) const { return by_name_.count(entry) != 0; }
 
-  // A file with `entry` and what it uses. The JIT compiles just that, and what a function constant
-  // switches off is gone before it counts registers.
+  // A file with `entry` and the functions it uses. The JIT compiles just that, and code that a
+  // function constant switches off is gone before it counts registers.
   std::string Extract(const std::string& entry, const metallib_function_constant* constants,
                       const metallib_constant_value* values, size_t count) const;
 

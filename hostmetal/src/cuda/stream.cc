@@ -26,7 +26,7 @@ struct Grid {
 
 Address ToAddress(const void* p) { return reinterpret_cast<Address>(p); }
 
-// What a stream has in common with the points in it, which may outlive it.
+// Shared by a stream and the points in it, which may outlive it.
 class Events {
  public:
   explicit Events(const Gpu& gpu) : gpu_(gpu) {}
@@ -51,9 +51,10 @@ class Events {
     free_.push_back(event);
   }
 
-  // When this event happened, in nanoseconds of the host's clock. A thread that waits hears of it late, so it lies
-  // behind the last one asked for by what the GPU's clock says; as that clock runs at a rate of its own, not before
-  // `earliest` nor after now. Keeps the event for the next one and puts the last one, or nullptr, in its place.
+  // When this event happened, in nanoseconds of the host's clock. A waiting thread hears of it late, so it lies
+  // behind the last one asked for by the difference on the GPU's clock; as that clock runs at a rate of its own,
+  // not before `earliest` nor after now. Keeps the event for the next one and puts the last one, or nullptr, in its
+  // place.
   Result Time(Event* event, uint64_t earliest, uint64_t* at) {
     std::lock_guard<std::mutex> lock(timed_mutex_);
     uint64_t found = earliest;
@@ -73,7 +74,7 @@ class Events {
   }
 
   const Gpu& gpu_;
-  std::atomic<int> ahead{0};  // points that nobody knows to have passed
+  std::atomic<int> ahead{0};  // points not known to have passed
 
  private:
   std::mutex mutex_, timed_mutex_;
@@ -150,8 +151,8 @@ class GpuPoint : public Point {
   const Event begin_;
   const uint64_t asked_;
   const std::vector<Sampled> samples_;
-  const std::string what_;  // what ran, for messages
-  std::mutex mutex_;        // guards what follows
+  const std::string what_;  // its kernels, for messages
+  std::mutex mutex_;        // guards the members below
   Event end_;
   std::atomic<Event> ahead_;
   bool passed_ = false;
@@ -299,7 +300,7 @@ class GpuStream : public hostmetal::Stream {
     return Check("[setBytes]", cu_.MemcpyAsync(*at, ToAddress(host_ + begin), length, stream_));
   }
 
-  // A copy, with zeros behind, of what the kernel refers to and the buffer has less of.
+  // A copy, with zeros behind, of a buffer that is shorter than the kernel's reference.
   Failure Lengthen(const metallib_argument& a, const metallib_buffer& bound, Address* at) {
     const std::string what = std::string("[buffer(") + std::to_string(a.index) + ")]";
     if (a.pointee_size > kStagingBytes) {
@@ -412,7 +413,7 @@ class GpuStream : public hostmetal::Stream {
   char* host_ = nullptr;
   Address device_ = 0;
   size_t staged_ = 0;
-  std::string names_;  // of what runs, for messages
+  std::string names_;  // of the running kernels, for messages
   std::vector<void*> parameters_;
   std::vector<size_t> offsets_;
   std::vector<char> values_;

@@ -72,7 +72,7 @@ dispatch_group_t dispatch_group_create(void) { return [[HMDispatchGroup alloc] i
 void dispatch_group_enter(dispatch_group_t group) {
   GroupState& g = *static_cast<HMDispatchGroup*>(group)->_state;
   std::lock_guard<std::mutex> lock(g.mutex);
-  // A group with something in it stays alive, whoever else lets go of it.
+  // A group with something in it stays alive, whatever other references go.
   if (g.entered++ == 0) [group retain];
 }
 

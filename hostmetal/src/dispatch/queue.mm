@@ -48,7 +48,7 @@ struct QueueState {
   std::map<const void*, Specific> specifics;
 };
 
-// Which queue the current thread runs an item of; linked, as dispatch_sync nests.
+// The queue whose item the current thread runs; linked, as dispatch_sync nests.
 struct Frame {
   HMDispatchQueue* queue;
   Frame* outer;

@@ -156,8 +156,8 @@ def header_flags() -> list[str]:
 
 
 def host_flags() -> list[str]:
-    """`header_flags()`, what headers of a Mac's C++ library include beside what they are for, and what kernels would
-    take for a Mac's: they ask whether <os/signpost.h> is there.
+    """`header_flags()`, the extra includes of the headers of a Mac's C++ library, and a header that kernels would take
+    for a Mac's: they ask whether <os/signpost.h> is there.
 
     Raises:
       MissingToolError: The Objective-C runtime's or GNUstep's headers are missing.

@@ -1,4 +1,4 @@
-"""Asks the platform's shader compiler, and says in Python's way what it says; gives it what eager calls are made of."""
+"""Asks the platform's shader compiler, and reports its errors in Python's way; makes the parts of eager calls."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def functions(label: str, source: bytes, fast_math: bool, texts: dict[str, str])
     """Compiles a library, and returns the names of its kernels.
 
     Args:
-      label: What errors call it.
+      label: Its name in errors.
       source: MSL, or the bytes of a .metallib.
       fast_math: Whether the compiler may reorder and approximate.
       texts: The user's texts by the names that the compiler knows them by.
@@ -73,7 +73,7 @@ def functions(label: str, source: bytes, fast_math: bool, texts: dict[str, str])
 
 
 def arguments(label: str, source: bytes, fast_math: bool, function: str) -> list[list[str]]:
-    """Of a kernel: name, kind, whether it is written, bytes, type of each argument.
+    """Per argument of a kernel: name, kind, whether it is written, bytes, type.
 
     Raises:
       tf.errors.OpError: It has no pipeline.
@@ -103,8 +103,8 @@ def keep(
     """The handle of a kernel that the process keeps from now on: 64 bits of the digest of all that it is.
 
     Args:
-      label: What errors call it.
-      source: And what follows: MetalKernel's attributes.
+      label: Its name in errors.
+      source: And the arguments below: MetalKernel's attributes.
       gradient: Tells kernels apart that differ in their gradients alone.
     """
     said = (source, function, *arguments, *copied, initialized, atomic, fast_math, gradient)

@@ -20,8 +20,8 @@ class Words:
     """A shape as it was written.
 
     Attributes:
-      text: What was written.
-      like: Whose shape it is, or "".
+      text: The given text.
+      like: The argument whose shape it is, or "".
       sizes: The factors of each size; None for "any" and "like".
     """
 
@@ -58,7 +58,7 @@ def read(label: str, argument: str, text: str) -> Words:
 
 @dataclass
 class Sizes:
-    """What the names of sizes stand for in a call, and what only a graph's run can tell to be right."""
+    """The values of the names of sizes in a call, and conditions that only a graph's run can check."""
 
     label: str
     values: dict[str, Any] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""Calls the functions that a kernel's user gives, with what their parameters are named after."""
+"""Calls the functions that a kernel's user gives, with the values that their parameters are named after."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import tensorflow as tf
 
 @dataclass(frozen=True)
 class Argument:
-    """What functions for shapes, dtypes, grid and template see of an input.
+    """The view of an input for functions of shapes, dtypes, grid and template.
 
     Attributes:
       shape: A tuple of sizes. One that a graph does not know yet is a scalar int64 tensor; where not even the rank is
@@ -36,7 +36,7 @@ class Argument:
 
 
 class ByName:
-    """A function whose parameters say what it wants.
+    """A function whose parameters name its arguments.
 
     Raises:
       TypeError: It names something that there is not.
@@ -81,5 +81,5 @@ class ByName:
 
 
 def resolve(value: Any, values: Mapping[str, Any]) -> Any:
-    """The value, or what it returns where it is a function."""
+    """The value, or its result where it is a function."""
     return value(values) if isinstance(value, ByName) else value

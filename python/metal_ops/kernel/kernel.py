@@ -33,7 +33,7 @@ class _Plan:
 
 
 class _Ready(NamedTuple):
-    """A call outside of graphs, but for its inputs."""
+    """A call outside of graphs, without its inputs."""
 
     compiled: launch.Launches
     launched: tf.Tensor
@@ -48,7 +48,7 @@ def _remember(known: dict[Any, Any], key: Any, value: Any) -> None:
 
 
 class MetalKernel:
-    """A shader that is called like a function: what `metal_ops.metal_kernel` returns.
+    """A shader that is called like a function: the result of `metal_ops.metal_kernel`.
 
     Attributes:
       name: The kernel's name.
@@ -118,7 +118,7 @@ class MetalKernel:
         """Runs the kernel.
 
         Args:
-          *inputs: Tensors, or what makes one; also by their names.
+          *inputs: Tensors, or values that make one; also by their names.
           name: Optional name of the op.
           **params: The kernel's parameters, numbers or scalar tensors.
 
@@ -147,7 +147,7 @@ class MetalKernel:
         return found[0] if len(self.outputs) == 1 else tuple(found)
 
     def _key(self, inputs: tuple[Any, ...], params: dict[str, Any]) -> tuple[Any, ...] | None:
-        """What a call without a graph depends on, if that is tensors and plain numbers; else None."""
+        """The cache key of a call without a graph, if it takes tensors and plain numbers; else None."""
         if len(inputs) != len(self.inputs) or len(params) != len(self.params):
             return None
         key: list[Any] = []
@@ -567,7 +567,7 @@ def metal_kernel(
       shapes: The output's shape, of several outputs a list or a dict; in the words of inputs, or a function. Without
         it, the first input's.
       dtypes: The outputs' dtypes, one for all, a list or a dict; or a function. Without it, the first input's.
-      header: What stands before the kernel: helper functions, structs, constants.
+      header: The text before the kernel: helper functions, structs, constants.
       template: Names for dtypes, integers and bools that the text is made with: {"T": tf.float16, "N": 4}; or
         functions.
       grid: Threads, one to three numbers, or a function. Without it, one for each element of the first output.
@@ -580,7 +580,7 @@ def metal_kernel(
       vjp: The gradient: a function of some of the inputs, outputs, params and `d_<output>`, by name, that returns the
         gradients of the inputs, a tuple (None for those without) or a dict; or a kernel whose inputs are named so
         and whose outputs are `d_<input>`.
-      verbose: Print what is compiled.
+      verbose: Print the compiled text.
 
     Returns:
       A function of the inputs, and of the params by keyword, that returns the output, or a tuple of several.

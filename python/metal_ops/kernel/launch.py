@@ -16,10 +16,10 @@ from metal_ops.kernel import compiler
 from metal_ops.kernel.functions import Argument
 from metal_ops.ops import _arguments
 
-# Sizes are small and in host memory: what makes them must not go to the device and back.
+# Sizes are small and in host memory: their computation must not go to the device and back.
 HOST = "/device:CPU:0"
-# By handle: a kernel's name, and its gradient. A tape asks for what is registered, at a tenth of what
-# tf.custom_gradient costs. In a graph it is tf.custom_gradient, which a SavedModel keeps.
+# By handle: a kernel's name, and its gradient. A tape asks for the registered gradient, at a tenth of the cost of
+# tf.custom_gradient. In a graph it is tf.custom_gradient, which a SavedModel keeps.
 _GRADIENTS: dict[int, tuple[str, Callable[..., list[Any]] | None]] = {}
 _NUMBERS = itertools.count()
 
@@ -30,7 +30,7 @@ class Launches:
 
     Attributes:
       label: The kernel's name.
-      attributes: Of the op, its types left out.
+      attributes: Attributes of the op, its types left out.
       gradient: Takes inputs, outputs and their gradients, and gives those of the inputs.
     """
 
@@ -64,7 +64,7 @@ class Launches:
     ) -> list[tf.Tensor]:
         """The same outside of graphs."""
         if self._handle is None:
-            # Two kernels may be the same but for their gradients.
+            # Two kernels may be the same except for their gradients.
             number = next(_NUMBERS) if self.gradient is not None else -1
             handle = compiler.keep(self.label, **self.attributes, gradient=number)
             _GRADIENTS[handle] = self.label, self.gradient
@@ -90,7 +90,7 @@ def _registered_gradient(op: tf.Operation, *upstream: tf.Tensor) -> list[tf.Tens
 
 
 def view(tensor: tf.Tensor) -> Argument:
-    """What functions see of a tensor."""
+    """The view of a tensor for functions."""
     shape = tensor.shape
     if shape.is_fully_defined():
         return Argument(tuple(shape), tensor.dtype)
@@ -162,7 +162,7 @@ def three(label: str, argument: str, value: Any, least: int) -> list[Any]:
 
 
 def static_shape(dims: Any) -> tf.TensorShape:
-    """What a graph knows of a shape."""
+    """The known part of a shape in a graph."""
     if tf.is_tensor(dims):
         return tf.TensorShape([None] * dims.shape[0] if dims.shape[0] is not None else None)
     return tf.TensorShape([None if tf.is_tensor(size) else size for size in dims])

@@ -25,8 +25,8 @@ class Numbers:
 
     Attributes:
       name: MSL's: "float", "uint3", "half4x4", "float3[8]".
-      dtype: Of each number.
-      shape: Of one value in Python: [], [3], [columns, rows], [8, 3].
+      dtype: Dtype of each number.
+      shape: Shape of one value in Python: [], [3], [columns, rows], [8, 3].
       stored: The same in memory, where a vector of 3 that is not packed takes the room of 4.
     """
 
@@ -75,7 +75,7 @@ class Record:
     """A struct.
 
     Attributes:
-      members: By name, where each begins and what it is; None for a type that values cannot be given for.
+      members: By name, the offset and layout of each; None for a type that values cannot be given for.
       size: Bytes of one value.
     """
 
@@ -241,7 +241,7 @@ def _named(name: str, size: int | None, alignment: int | None) -> Numbers | None
 def numbers(where: str, layout: Numbers, value: Any) -> np.ndarray[Any, Any]:
     """A value of Python or NumPy as numbers of the layout's dtype; its shape is not looked at.
 
-    Integers become floats, floats are rounded. What would lose more is refused.
+    Integers become floats, floats are rounded. Conversions that would lose more are refused.
 
     Raises:
       TypeError: It has numbers of another kind, or ones that the dtype does not hold.
@@ -304,8 +304,8 @@ def lay_out(where: str, layout: Layout, value: Any, single: bool) -> np.ndarray[
 
     Args:
       where: The kernel and the argument in messages.
-      layout: Of one value.
-      value: Of Python or NumPy.
+      layout: Layout of one value.
+      value: A value of Python or NumPy.
       single: Whether it has to be exactly one.
 
     Raises:

@@ -17,7 +17,7 @@ from metal_ops.kernel.stored import Stored, store
 from metal_ops.ops import _arguments, _checks
 
 __theme__ = "Metal kernels in Python"
-# What is copied into each call (setBytes): larger values are tensors.
+# The limit of values that are copied into each call (setBytes): larger values are tensors.
 MOST_COPIED = 4096
 MAGIC = (b"\x7fELF", b"MTLB")  # hostmetal's compiled libraries, and Apple's
 
@@ -35,7 +35,7 @@ class _Binding:
 
     @property
     def dtype(self) -> tf.DType | None:
-        """Of the numbers that an element consists of, if they have one."""
+        """The dtype of the numbers in an element, if they have one."""
         return self.layout.dtype if isinstance(self.layout, layouts.Numbers) else None
 
     @property
@@ -90,15 +90,16 @@ class MetalFunction:
     ) -> Any:
         """Runs the kernel.
 
-        TensorFlow's tensors do not change, so what a kernel writes is what this returns. An argument that it writes is
-        either named in `outputs`, by its shape, or given as a tensor: then the result begins as a copy of that.
+        TensorFlow's tensors do not change, so this returns the arguments that a kernel writes. An argument that it
+        writes is either named in `outputs`, by its shape, or given as a tensor: then the result begins as a copy of
+        that.
 
         Args:
           *arguments: The kernel's buffers in the order of their indices, those in `outputs` left out: tensors, numbers
             and lists of them, NumPy arrays; of a struct a dict, a NumPy record or its bytes. A vector is so many
             numbers, a matrix the columns that it has in the shader: [columns, rows].
           outputs: Shapes of arguments that are written only: {"z": x.shape}, or tf.TensorSpec where the kernel does not
-            tell the dtype (atomics, structs). Of vectors, [..., 3] for a float3.
+            tell the dtype (atomics, structs). For vectors, [..., 3] for a float3.
           grid: Threads, one to three numbers. Without it, one for each element of the first result as the kernel has
             them: a vector or a struct is one.
           threadgroup: Threads of a threadgroup, as the grid. Without it, as many as the kernel allows.
@@ -107,7 +108,7 @@ class MetalFunction:
           **by_name: Buffers by their names.
 
         Returns:
-          What is written, in the order of the kernel's arguments: a tensor, or a tuple of several.
+          The arguments that are written, in the order of the kernel's: a tensor, or a tuple of several.
 
         Raises:
           TypeError: An argument is missing, unknown or of another dtype than the kernel's, or has a number that this
@@ -255,7 +256,7 @@ class MetalFunction:
         return stored
 
     def _param(self, binding: _Binding, value: Any) -> tf.Tensor | None:
-        """A value that is copied into the call, in host memory; None for what is, or becomes, a tensor."""
+        """A value that is copied into the call, in host memory; None for tensors, and values that become one."""
         layout = binding.layout
         where = f"[{self.name}] {binding.name}"
         if tf.is_tensor(value) or hasattr(value, "assign") or _arguments.holds_tensors(value):
@@ -400,7 +401,7 @@ def metal_library(
     Args:
       source_or_path: MSL as text; or the path of a .metal or .metallib file.
       math_mode: "safe", or "fast": the compiler may reorder and approximate. A .metallib has been compiled already.
-      verbose: Print what is compiled.
+      verbose: Print the compiled text.
 
     Returns:
       A library whose kernels are attributes: `lib.axpy(x, y, 2.0, outputs={"z": x.shape})`.

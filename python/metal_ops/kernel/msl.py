@@ -1,4 +1,4 @@
-"""The text of a kernel: its signature and what stands around the user's body."""
+"""The text of a kernel: its signature and the code around the user's body."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ DTYPES = {name: dtype for dtype, name in TYPES.items()}
 # Those with an atomic<T> in Metal 3.1.
 ATOMICS = (tf.int32, tf.uint32, tf.float32)
 
-# What a kernel's body may name, and its type.
+# The names in a kernel's body, and their types.
 THREADS = {
     **dict.fromkeys(
         (
@@ -50,7 +50,7 @@ THREADS = {
         "uint",
     ),
 }
-# What a body may ask of an input or output.
+# The properties of an input or output that a body may use.
 PROPERTIES = {
     "shape": "constant int* {}_shape",
     "strides": "constant long* {}_strides",
@@ -124,7 +124,7 @@ def type_of(label: str, argument: str, dtype: Any) -> tf.DType:
 
 @dataclass(frozen=True)
 class Text:
-    """What is compiled, and what its arguments are.
+    """The compiled text, and its arguments.
 
     Attributes:
       source: The whole text.
@@ -221,7 +221,7 @@ def holds(dtype: tf.DType, value: Any) -> bool:
 
 
 def unheld(dtype: tf.DType, value: Any) -> str:
-    """What to say of a number that is none of the dtype's."""
+    """The error of a number that is none of the dtype's."""
     return " ".join(_arguments.unheld(value, dtype))
 
 

@@ -15,12 +15,12 @@ from metal_ops.kernel.layouts import Layout, Numbers
 
 @dataclass(frozen=True)
 class Stored:
-    """What a buffer holds.
+    """The content of a buffer.
 
     Attributes:
       tensor: In the kernel's layout; None for an output.
-      shape: Of that memory: a list, of which some may be tensors of a graph, or a tensor.
-      dtype: Of its numbers.
+      shape: Shape of that memory: a list, of which some may be tensors of a graph, or a tensor.
+      dtype: Dtype of its numbers.
       restored: Makes the result that the caller expects of it; None where that is the same.
     """
 
@@ -64,12 +64,12 @@ def store(
 
     Args:
       where: The kernel and the argument in messages.
-      layout: Of an element.
+      layout: Layout of an element.
       size: Bytes of an element.
       tensor: The numbers; None for an output.
-      shape: Of the numbers, as Stored has it.
-      dtype: Of the numbers.
-      checks: Gets what is known only when the graph runs.
+      shape: Shape of the numbers, as Stored has it.
+      dtype: Dtype of the numbers.
+      checks: Gets the conditions that are known only when the graph runs.
 
     Raises:
       ValueError: They are no whole number of elements.

@@ -1,4 +1,4 @@
-"""Adapters beside a trained model's matrices: what the program learns with `--adapters`, and writes with.
+"""Adapters beside a trained model's matrices: the program learns them with `--adapters`, and writes with them.
 
 The matrices, floats or codes, become layers of Keras that hold them, without a copy, so that `metal_ops.adapters` can
 put its own beside them.
@@ -146,13 +146,13 @@ class AdapterTrainer(Trainer):
         of: str,
         workers: Workers | None = None,
     ) -> None:
-        keras.utils.set_random_seed(config.seed)  # of what the adapter begins with
+        keras.utils.set_random_seed(config.seed)  # of the adapter's initial values
         self._adapted, self._layers = wrapped(base)
         self._name, self.of = name_beside(base), of
         self._sizes: dict[str, Any] = {"rank": rank, "alpha": alpha}
         adapters.add(self._layers, rank, alpha, name=self._name)
         tokens = text if tokenizer is None else tuple(_tokens(t, tokenizer) for t in text)
-        # What is measured are bits a byte, as of other runs: of bits a token that many.
+        # Bits per byte are measured, as in other runs: so many bits per token.
         self._density = [t.size / part.size for t, part in zip(tokens, text, strict=True)]
         if min(t.size for t in tokens) < context + 1:
             raise ProgramError(
@@ -186,7 +186,7 @@ class AdapterTrainer(Trainer):
         super().agree()
 
     def _state(self) -> dict[str, Any]:
-        """What changes: the adapter, and not the base."""
+        """The variables that change: the adapter's, and not the base's."""
         kept = super()._state()
         return {
             **{f"adapter{i}": variable for i, variable in enumerate(self.variables)},

@@ -69,7 +69,7 @@ def train(arguments: argparse.Namespace, console: Console, workers: Workers | No
     """Trains adapters; the exit code."""
     _, how = configs(arguments)
     data = None if arguments.data is None else os.path.abspath(arguments.data)
-    # Where a worker was lost they start anew, and find what they have left themselves.
+    # Where a worker was lost they start anew, and find the files they have left themselves.
     again = workers is not None and workers.returned
     arguments.overwrite = arguments.overwrite or again
     if workers is None or workers.chief:  # complain before the work
@@ -114,8 +114,8 @@ def train(arguments: argparse.Namespace, console: Console, workers: Workers | No
             workers,
         )
     console.print(
-        f"Base: {base}, {trainer.held_out():.3f} bits a byte of the text that is held back. An adapter of rank {rank} "
-        "beside it.",
+        f"Base: {base}, {trainer.held_out():.3f} bits per byte of the text that is held back. An adapter of rank "
+        f"{rank} beside it.",
         highlight=False,
         soft_wrap=True,
     )

@@ -1,4 +1,4 @@
-"""What a model from a file is made of: its sizes, and the parts that families add to Llama's."""
+"""The parts of a model from a file: its sizes, and those that families add to Llama's."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ class LlamaConfig:
     """Sizes and parts of a model from a file.
 
     Attributes:
-      width: Of what flows from layer to layer.
+      width: Width of the stream from layer to layer.
       layers: How many.
-      heads: Of queries.
-      kv_heads: Of keys and values.
-      head_size: Of each.
+      heads: Number of query heads.
+      kv_heads: Number of heads of keys and values.
+      head_size: Size of each.
       hidden: Width of the feed-forward part.
       vocabulary: Tokens.
       context: Tokens that are seen at once.
-      epsilon: Of the RMS norms.
+      epsilon: Epsilon of the RMS norms.
       rope: The rotary positions.
       interleaved: Whether a pair are neighbours, as in Llama's GGUF files, or from both halves of a head.
-      activation: Of the gate: "silu", "gelu" or "gelu_tanh", its approximation.
+      activation: Activation of the gate: "silu", "gelu" or "gelu_tanh", its approximation.
       biases: Matrices that have one, by name.
       qk_norms: Whether each head of q and k has a norm (Qwen 3, Gemma 3).
-      post_norms: Whether what a part adds to the stream has one, too (Gemma 3).
+      post_norms: Whether a part's addend of the stream has one, too (Gemma 3).
       embedding_scale: Embeddings are multiplied by it.
-      attention_scale: Of the scores; None: 1 / sqrt(head_size).
-      final_cap: What logits are limited to by c tanh(logit / c); None: they are not.
+      attention_scale: Factor of the scores; None: 1 / sqrt(head_size).
+      final_cap: The limit c of logits by c tanh(logit / c); None: no limit.
       window: Tokens that sliding layers see, the own one included; None: all.
       sliding: Whether a layer is a sliding one.
       sliding_rope: Positions of sliding layers; None: those of all.

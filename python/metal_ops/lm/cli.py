@@ -271,7 +271,7 @@ def _train(arguments: argparse.Namespace) -> int:
 
 
 def _train_together(arguments: argparse.Namespace, console: Console) -> int:
-    """One of several workers. What the chief was told, or has in its checkpoint, all do."""
+    """One of several workers. All take the chief's options, or those in its checkpoint."""
     import dataclasses
 
     from metal_ops.programs.files import run_folder
@@ -303,7 +303,8 @@ def _train_together(arguments: argparse.Namespace, console: Console) -> int:
 def _of_checkpoint(
     arguments: argparse.Namespace,
 ) -> tuple[ModelConfig, TrainConfig, str | None, tuple[Any, Any, str]]:
-    """Of the run that is to go on: its configuration, with another budget if one is given, its text, its state."""
+    """The parts of the run that is to go on: its configuration, with another budget if one is given, its text, its
+    state."""
     from metal_ops.programs import checkpoint
     from metal_ops.programs.records import configs_from, data_from, with_budget
 

@@ -34,13 +34,13 @@ class ModelConfig:
     """The transformer: RMS norms before each part, rotary positions, grouped attention, SwiGLU, no biases.
 
     Attributes:
-      width: Of what flows from layer to layer.
+      width: Width of the stream from layer to layer.
       layers: How many.
-      heads: Of queries; a head is width / heads wide, an even number of at most 256.
-      kv_heads: Of keys and values, which neighbouring heads share.
+      heads: Number of query heads; a head is width / heads wide, an even number of at most 256.
+      kv_heads: Number of heads of keys and values, which neighbouring heads share.
       hidden: Width of the feed-forward part.
       context: Bytes that it sees at once.
-      rope_base: Of the rotary positions.
+      rope_base: Base of the rotary positions.
 
     Raises:
       ValueError: A value is of another type, out of `LIMITS`, or does not fit another.
@@ -74,12 +74,12 @@ class TrainConfig:
     Attributes:
       seconds: Training time to stop after, or None.
       steps: Steps to stop after, or None.
-      seed: Of the initial values and of the pieces of text.
-      batch: Pieces of `context` bytes a step.
-      learning_rate: Of AdamW, at its highest.
+      seed: Seed of the initial values and of the pieces of text.
+      batch: Pieces of `context` bytes per step.
+      learning_rate: Learning rate of AdamW, at its highest.
       final_learning_rate: The fraction of it that is left at the end of the budget (a cosine).
       warmup: The fraction of the budget in which it rises.
-      weight_decay: Of the matrices.
+      weight_decay: Weight decay of the matrices.
       clip: The most that the norm of all gradients may be.
 
     Raises:

@@ -18,7 +18,7 @@ class Fields:
 
     Args:
       where: The beginning of sentences: the file, and the object in it.
-      values: What the file says.
+      values: The file's values.
     """
 
     def __init__(self, where: str, values: Mapping[str, Any]) -> None:
@@ -90,7 +90,7 @@ class Fields:
         return value
 
     def refuse_others(self, known: frozenset[str], remedy: str) -> None:
-        """Raises WeightsError for a name that is not known, unless its value switches off what it is about."""
+        """Raises WeightsError for a name that is not known, unless its value switches its subject off."""
         for name, value in self.values.items():
             if name not in known and value not in (None, False, "", [], {}):
                 raise WeightsError(

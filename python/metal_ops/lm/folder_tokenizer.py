@@ -28,7 +28,7 @@ _OTHERS = ("tokenizer.model", "tekken.json", "vocab.json", "vocab.txt", "tiktoke
 _NAMED = tuple(f"{name}_token" for name in ("bos", "eos", "unk", "sep", "pad", "cls", "mask"))
 _LISTS = ("additional_special_tokens", "extra_special_tokens")
 _MOST_GROWTH, _MOST_ADDED = 1 << 12, 1 << 17
-# Tokens of which a stream looks back; what a token prints depends on its neighbours alone.
+# Tokens of which a stream looks back; a token's text depends on its neighbours alone.
 _WINDOW = 64
 
 
@@ -123,7 +123,7 @@ def _settings(path: Path) -> dict[str, Any]:
 
 
 def _token(value: Any, special: bool) -> Any:
-    """A token as a text, or as an object with what is cut beside it."""
+    """A token as a text, or as an object with the stripping beside it."""
     added = library().AddedToken
     if isinstance(value, str):
         return added(value, special=special, normalized=not special)
@@ -180,7 +180,7 @@ def _ends(folder: Path) -> dict[str, list[int]]:
 
 
 class Described(Vocabulary):
-    """What tokenizer.json describes."""
+    """The vocabulary that tokenizer.json describes."""
 
     def __init__(
         self,
@@ -198,7 +198,7 @@ class Described(Vocabulary):
                 f"{where}: 'model.vocab' must number texts below {size}, got {last}; it is another model's."
             )
         added = inner.get_added_tokens_decoder()
-        # Numbers of added tokens that the model has not are refused where a text has them.
+        # Numbers of added tokens that the model does not have are refused where a text has them.
         most = max(size, len(every)) + len(added)
         tokens = [""] * min(max(every.values(), default=-1) + 1, most)
         for text, number in every.items():
@@ -301,7 +301,7 @@ class Described(Vocabulary):
         if not self._decoders:
             return b" " + text.encode()
         with guarded(self.where, "cannot decode its tokens"):
-            # Behind another one: what decoders cut at the beginning of a text is not cut here.
+            # Behind another one: characters that decoders cut at the beginning of a text are not cut here.
             before, both = (self._inner.decoder.decode(some) for some in (["a"], ["a", text]))
         return both[len(before) :].encode()
 

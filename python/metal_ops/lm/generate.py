@@ -1,4 +1,4 @@
-"""Writing: one token after the other from what the caches hold."""
+"""Writing: one token after the other from the caches."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .model import Transformer
 from .passes import Pass
 from .tokenizers import Bytes, Tokenizer
 
-# What the model goes on from where it is told nothing, and where a prompt begins: the end of a paragraph.
+# The model's beginning without a prompt, and the text before a prompt: the end of a paragraph.
 START = b"\n\n"
 
 
@@ -28,7 +28,7 @@ class Sampling:
       top_k: Only that many of the likeliest; 0 for all.
       top_p: Only the likeliest that together have this probability (Holtzman et al. 2020,
         [arXiv:1904.09751](https://arxiv.org/abs/1904.09751)).
-      seed: Of the draws.
+      seed: Seed of the draws.
     """
 
     temperature: float = 0.8
@@ -58,7 +58,7 @@ def choose(logits: np.ndarray, sampling: Sampling, random: np.random.Generator) 
 
 
 class Writer:
-    """Text that goes on, with the keys and values of what was written so far.
+    """Text that goes on, with the keys and values of earlier tokens.
 
     When the model's context is full, its second half is read anew.
 

@@ -2,7 +2,7 @@
 
 Types, their blocks and their floats are those of ggml's package `gguf`. The header is walked here: the package's reader
 loops over whatever count an array declares, and takes 10 seconds and 650 MB for the vocabulary of a Llama 3. Files are
-mapped, and what they declare is held against their bytes before memory is taken for it.
+mapped, and their declared sizes are held against their bytes before memory is taken for them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _STRING, _ARRAY = 8, 9
 _MOST = 1 << 16  # entries of metadata, tensors
 _MOST_WORDS = 1 << 22
 _BLOCK = 32
-# What stays as codes, and the bytes that a weight takes then, with its part of scales and minima.
+# Formats that stay as codes, and the bytes per weight then, with its part of scales and minima.
 _CODES = {"Q4_0": 0.5625, "Q4_1": 0.625, "Q8_0": 1.0625, "Q4_K": 0.75}
 _PART = re.compile(r"(.*)-(\d{5})-of-(\d{5})\.gguf", re.I | re.S)
 
@@ -56,7 +56,7 @@ class Gguf:
     Attributes:
       path: Where it lies.
       metadata: By key: numbers, texts, and lists of these.
-      shapes: Of the tensors by name, the last dimension running fastest, as NumPy has it.
+      shapes: Shapes of the tensors by name, the last dimension running fastest, as NumPy has it.
     """
 
     def __init__(self, path: Path) -> None:
@@ -87,7 +87,7 @@ class Gguf:
         return _floats(entry.kind, self._raw(entry)).reshape(entry.shape)
 
     def n_bytes(self, name: str) -> int:
-        """What `packed` takes in memory."""
+        """The bytes of `packed` in memory."""
         entry = self._entries[name]
         return int(_CODES.get(entry.kind.name, 4) * math.prod(entry.shape))
 

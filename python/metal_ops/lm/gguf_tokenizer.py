@@ -30,7 +30,7 @@ _ENDS = frozenset({
     "<|endoftext|>", "</s>", "<|eom_id|>", "<EOT>", "_<EOT>", "[EOT]", "[EOS]", "<|end_of_text|>",
     "<end_of_utterance>", "<eos>", "<turn|>", "<|tool_response>", "<｜end▁of▁sentence｜>", "[e~[",
 })  # fmt: skip
-# And those of files of code: what the file numbers by such a key, or else calls so.
+# And those of files of code: tokens that the file numbers by such a key, or else calls so.
 _CODE_ENDS = {
     "fim_pad": ("<|fim_pad|>", "<fim-pad>", "<fim_pad>", "<PAD>", "[PAD]"),
     "fim_rep": ("<|fim_repo|>", "<|repo_name|>", "<fim-repo>", "<REPO>", "<reponame>"),
@@ -125,7 +125,7 @@ class _Keys:
 
 
 class FromGguf(Vocabulary):
-    """What both kinds have: types of tokens, those that are known by name, and where texts begin and end."""
+    """Shared by both kinds: types of tokens, those that are known by name, and where texts begin and end."""
 
     def __init__(self, keys: _Keys, bos: int | None, eos: int | None, start: bool) -> None:
         super().__init__(keys.where, keys.tokens, len(keys.tokens))
@@ -311,7 +311,7 @@ class BytePairs(FromGguf):
             if len(pair) != 2 or not all(pair):
                 raise WeightsError(f"{self.where}: a merge must be two pieces, got {short(text)}.")
             merges.setdefault(pair)
-        # The library wants a token for each letter and pair. Of those that are none, the letters' tokens are taken.
+        # The library wants a token for each letter and pair. For missing ones, the letters' tokens are taken.
         for text in (*LETTERS, *(piece for pair in merges for piece in (*pair, "".join(pair)))):
             vocabulary.setdefault(text, len(vocabulary))
         letters = {letter: i for letter, i in self.numbers.items() if letter.isascii()}

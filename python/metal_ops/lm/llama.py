@@ -25,7 +25,7 @@ class Llama(Transformer):
       config: Its sizes.
       embedding: float32 [vocabulary, width], or codes of it.
       head: The same for the last matrix; None: it is the embedding.
-      layers: Of each layer the matrices, [outputs, inputs] or codes, the norms, and the biases as "<matrix>_bias".
+      layers: For each layer the matrices, [outputs, inputs] or codes, the norms, and the biases as "<matrix>_bias".
       last_norm: float32 [width].
     """
 
@@ -71,7 +71,7 @@ class Llama(Transformer):
         return [of_layer(i) for i in range(config.layers)]
 
     def quantized(self, bits: int, block: int = 32) -> Llama:
-        """The same with `bits` bits for the matrices that are floats; what is quantized stays as it is."""
+        """The same with `bits` bits for the matrices that are floats; quantized ones stay as they are."""
 
         def few(matrix: Any) -> Any:
             done = isinstance(matrix, QuantizedWeights)
@@ -150,7 +150,7 @@ class Llama(Transformer):
         return self._after(i, found, "feed_forward_after")
 
     def _after(self, i: int, x: tf.Tensor, name: str) -> tf.Tensor:
-        """Through the norm of what a part adds, where there is one."""
+        """Through the norm of a part's addend, where there is one."""
         norm = self.norms[i].get(name)
         return x if norm is None else self._normal(x, norm)
 
@@ -196,7 +196,7 @@ def _turned(x: tf.Tensor, rope: Rope, positions: tf.Tensor | None, interleaved: 
 
 
 def _frequencies(rope: Rope, x: tf.Tensor, positions: tf.Tensor | None) -> Any:
-    """Of as many tokens as are seen, where these matter: the last position's number and one."""
+    """For as many tokens as are seen, where these matter: the last position's number and one."""
     plain = np.array(rope.frequencies)
     if not rope.growth and not rope.long:
         return plain
@@ -205,8 +205,8 @@ def _frequencies(rope: Rope, x: tf.Tensor, positions: tf.Tensor | None) -> Any:
         length = tf.cast(length, tf.float64)
         if rope.long:
             return tf.where(length > rope.limit, np.array(rope.long), plain)
-        # Of all pairs but the fastest, so that the slowest goes as far in all tokens as in those that it was
-        # trained on.
+        # For all pairs but the fastest, so that the slowest goes as far in all tokens as in those that it was trained
+        # on.
         size = 2 * len(plain)
         grown = tf.maximum(rope.growth * length / rope.limit - (rope.growth - 1), 1)
         return plain * grown ** (-np.arange(0, size, 2) / max(size - 2, 1))

@@ -1,4 +1,4 @@
-"""What the commands of the language model share: configurations out of options, texts, and models to write with."""
+"""Shared by the commands of the language model: configurations out of options, texts, and models to write with."""
 
 from __future__ import annotations
 

@@ -19,11 +19,10 @@ class Transformer(tf.Module):
 
     Args:
       config: Its sizes.
-      seed: Of the initial values.
+      seed: Seed of the initial values.
 
     Attributes:
-      dynamic: Whether what is multiplied with quantized matrices of the layers is rounded to 8 bits, see
-        `quantized_matmul`.
+      dynamic: Whether inputs of quantized matrices of the layers are rounded to 8 bits, see `quantized_matmul`.
       at_once: Whether a text has to be read at once, as its positions depend on its length.
 
     Example:
@@ -58,7 +57,7 @@ class Transformer(tf.Module):
         for i in range(config.layers):
             layer = {}
             for name, shape in shapes.items():
-                # What is added to the stream is smaller the more layers add to it (Radford et al. 2019).
+                # The addends of the stream are smaller the more layers add to it (Radford et al. 2019).
                 depth = (2 * config.layers) ** -0.5 if name in ("out", "down") else 1.0
                 layer[name] = normal(f"layer{i}_{name}", shape, depth * shape[0] ** -0.5)
             self.matrices.append(layer)
@@ -96,7 +95,7 @@ class Transformer(tf.Module):
         return [KVCache(batch, config.kv_heads, capacity, size) for _ in range(config.layers)]
 
     def extend(self, tokens: tf.Tensor, caches: list[KVCache]) -> tf.Tensor:
-        """Appends [batch, n] tokens to what the caches hold; the logits [batch, 256] of the byte behind the last."""
+        """Appends [batch, n] tokens to the caches; the logits [batch, 256] of the byte behind the last."""
         batch, n = sizes = self._sizes(tokens)
         x = self._embedded(tf.reshape(tokens, [-1]))
         positions = caches[0].positions(n)
@@ -110,7 +109,7 @@ class Transformer(tf.Module):
         return self._logits(x)
 
     def attention_weights(self, tokens: tf.Tensor) -> tf.Tensor:
-        """[layers, heads, length, length], for pictures: what each byte of [length] looks at."""
+        """[layers, heads, length, length], for pictures: the attention of each byte of [length]."""
         tokens = tf.convert_to_tensor(tokens)
         x, sizes = self._embedded(tokens), self._sizes(tokens[None])
         group = self.config.heads // self.config.kv_heads
@@ -144,7 +143,7 @@ class Transformer(tf.Module):
         return sum(isinstance(matrix, QuantizedWeights) for matrix in matrices)
 
     def n_bytes(self) -> int:
-        """Of all weights, as they are held."""
+        """Bytes of all weights, as they are held."""
         matrices = [matrix for layer in self.matrices for matrix in layer.values()]
         rest = [
             self.embedding,

@@ -21,7 +21,7 @@ class Family(NamedTuple):
     """How a family's configuration differs from Llama's.
 
     Attributes:
-      name: Of the family, for sentences.
+      name: Name of the family, for sentences.
       context: Tokens that it is trained on, where the file does not say.
       kv_heads: Heads of keys and values, where it does not say; None: as many as of queries.
       head_size: The same of a head; None: width / heads.
@@ -87,7 +87,7 @@ _HARMLESS = frozenset(
         "unsloth_fixed", "unsloth_version", "use_bfloat16", "use_cache", "use_flash_attention",
     )
 )  # fmt: skip
-# Fields that are refused, and what to do; other ones that are not known are refused, too.
+# Fields that are refused, and their remedies; other ones that are not known are refused, too.
 _REFUSED = {
     "quantization_config": "its weights are quantized; take the model's folder in BF16 or F16, or a .gguf of it",
     "quantization": "its weights are quantized; take the model's folder in BF16 or F16, or a .gguf of it",
@@ -98,7 +98,7 @@ _REFUSED = {
     "num_local_experts": "models with experts are not read; give one without",
 }
 _LAYERS = ("full_attention", "sliding_attention")
-# Of a model of text and pictures, of which the text's part is read; its file says only what differs from these.
+# For a model of text and pictures, of which the text's part is read; its file has only the differences from these.
 _WITH_PICTURES = frozenset(
     (
         "model_type", "architectures", "text_config", "vision_config", "mm_tokens_per_image", "boi_token_index",
@@ -130,7 +130,7 @@ def read(where: str, values: dict[str, Any], context: int | None) -> LlamaConfig
 
     Args:
       where: Its path, for sentences.
-      values: What it holds of the part that writes text: `text_of`.
+      values: The fields of the part that writes text: `text_of`.
       context: Tokens to see at once; None: the model's own, at most `CONTEXT`.
 
     Raises:

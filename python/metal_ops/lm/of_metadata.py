@@ -22,7 +22,7 @@ _KEYS = (
     "rope.scale_linear", "rope.scaling.type", "rope.scaling.factor", "rope.scaling.original_context_length",
     "rope.scaling.attn_factor", "rope.scaling.yarn_ext_factor", "rope.scaling.yarn_attn_factor",
     "rope.scaling.yarn_beta_fast", "rope.scaling.yarn_beta_slow",
-    # Of no effect: notes of converters.
+    # Without effect: notes of converters.
     "rope.scaling.finetuned", "tensor_data_layout", "attention.causal",
 )  # fmt: skip
 _GEMMA = ("attention.sliding_window_pattern", "rope.freq_base_swa", "final_logit_softcapping")
@@ -43,7 +43,7 @@ def read(
       where: The file's path, for sentences.
       values: Its metadata, as plain values.
       context: Tokens to see at once; None: the model's own, at most `CONTEXT`.
-      factors: Of rotary frequencies, by the tensors' names.
+      factors: Factors of rotary frequencies, by the tensors' names.
       biases: Matrices that have one, as the file's tensors say.
 
     Raises:
@@ -118,7 +118,7 @@ def read(
 
 
 def _check_keys(where: str, values: Mapping[str, Any], at: str, gemma: bool) -> None:
-    """Of other prefixes are notes about the file, and the tokenizer's keys."""
+    """Keys with other prefixes are notes about the file, and the tokenizer's keys."""
     known = frozenset(at + key for key in (*_KEYS, *(_GEMMA if gemma else ())))
     own = {key: value for key, value in values.items() if key.startswith((at, "adapter."))}
     Fields(where, own).refuse_others(known, "llama.cpp has no such key, or it changes the result")

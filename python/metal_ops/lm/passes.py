@@ -13,8 +13,8 @@ class Pass:
     """`Transformer.extend` of some tokens, compiled.
 
     Args:
-      model: Whose.
-      caches: What it goes on from, and extends.
+      model: The model of the pass.
+      caches: The caches it goes on from, and extends.
       n: Tokens of a call.
     """
 

@@ -1,4 +1,4 @@
-"""The pictures of a run: how the loss fell, and what each head looks at."""
+"""The pictures of a run: how the loss fell, and the attention of each head."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def losses(path: Path, history: list[dict[str, float]], title: str) -> None:
     seconds = [point["seconds"] for point in history]
     for name, label in (("loss", "training"), ("held_out", "held back")):
         axes.plot(seconds, [point[name] for point in history], "o-", ms=3.5, label=label)
-    axes.set(xlabel="training time, s", ylabel="bits a byte", title=title)
+    axes.set(xlabel="training time, s", ylabel="bits per byte", title=title)
     axes.grid(alpha=0.3)
     axes.legend()
     with atomic(path) as temporary:
@@ -25,7 +25,7 @@ def losses(path: Path, history: list[dict[str, float]], title: str) -> None:
 
 
 def attention(path: Path, text: str, weights: np.ndarray) -> None:
-    """What each character of a text looks at, a square for each head, as a PNG.
+    """The attention of each character of a text, a square for each head, as a PNG.
 
     Args:
       path: Where to.

@@ -1,7 +1,8 @@
 r"""How llama.cpp cuts a text into words, by the name that a GGUF file has for it under `tokenizer.ggml.pre`.
 
-Expressions are applied one after the other, each to the pieces that the earlier ones left. They do what llama.cpp does,
-which is not always what the model's own do: it knows letters, but neither upper nor lower case beyond ASCII.
+Expressions are applied one after the other, each to the pieces that the earlier ones left. They do the same as
+llama.cpp, which is not always the same as the model's own: it knows letters, but neither upper nor lower case beyond
+ASCII.
 """
 
 from __future__ import annotations

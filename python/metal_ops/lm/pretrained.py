@@ -31,12 +31,13 @@ _HUGGING_FACE = {
     "gate": "mlp.gate_proj", "up": "mlp.up_proj", "down": "mlp.down_proj", "attention": "input_layernorm",
     "feed_forward": "post_attention_layernorm", "q_norm": "self_attn.q_norm", "k_norm": "self_attn.k_norm",
 }  # fmt: skip
-# With norms of what is added, the name of the one between the parts is another one's.
+# With norms of the addends, the name of the one between the parts is another one's.
 _WITH_POST_NORMS = {
     "attention_after": "post_attention_layernorm", "feed_forward": "pre_feedforward_layernorm",
     "feed_forward_after": "post_feedforward_layernorm",
 }  # fmt: skip
-# What follows from the sizes, in older files, and of llama.cpp's NVFP4 the scale by which it rounds what is multiplied.
+# Fields that follow from the sizes, in older files, and for llama.cpp's NVFP4 the scale by which it rounds the inputs
+# of products.
 _IGNORED = re.compile(
     r"model\.layers\.\d+\.self_attn\.rotary_emb\.inv_freq|blk\.\d+\.\w+\.input_scale"
 )
@@ -73,10 +74,10 @@ def load(path: Path, context: int | None) -> tuple[Llama, Tokenizer]:
 
 
 class _Names:
-    """What a format calls the tensors.
+    """A format's names of the tensors.
 
     Args:
-      parts: Of a layer.
+      parts: Names of a layer's parts.
       layer: The beginning of a layer's, by its number.
       embedding, last_norm, head: The others.
     """
@@ -104,9 +105,9 @@ def _build(
     Args:
       source: The tensors.
       config: The model.
-      names: Of the tensors.
+      names: Names of the tensors.
       tied: Whether the last matrix is the embedding, as far as the file says.
-      norm_offset: What is added to the norms' scales.
+      norm_offset: The addend of the norms' scales.
       others: Tensors that were read already.
     """
     wanted: dict[str, tuple[int, ...]] = {}
@@ -224,6 +225,6 @@ def _safetensors(
         _BESIDE_PICTURES.get(at, "lm_head.weight"),
     )
     pictures = frozenset(n for n in source.shapes if at != "model." and _PICTURES.match(n))
-    # Gemma's scales are what differs from 1; converters to GGUF have added it.
+    # Gemma's scales are differences from 1; converters to GGUF have added it.
     offset = 1.0 if config.post_norms else 0.0
     return _build(source, config, names, of_config.tied(text), offset, pictures), tokenizer

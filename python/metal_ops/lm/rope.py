@@ -70,7 +70,7 @@ def _rope(frequencies: np.ndarray, **others: Any) -> Rope:
 
 
 def of_config(fields: Fields, head_size: int) -> Rope:
-    """Of all layers, by `rope_parameters`, or by the older `rope_theta` and `rope_scaling`."""
+    """The angles of all layers, by `rope_parameters`, or by the older `rope_theta` and `rope_scaling`."""
     parameters, scaling = fields.inner("rope_parameters"), fields.inner("rope_scaling")
     for name in _LAYERS:
         if name in parameters.values:
@@ -82,7 +82,7 @@ def of_config(fields: Fields, head_size: int) -> Rope:
 
 
 def of_layers(fields: Fields, head_size: int, full: float, sliding: float) -> tuple[Rope, Rope]:
-    """Of full and of sliding layers, as Gemma 3 has them; the thetas are those of files that have none."""
+    """The angles of full and of sliding layers, as Gemma 3 has them; the thetas are those of files that have none."""
     parameters, scaling = fields.inner("rope_parameters"), fields.inner("rope_scaling")
     parameters.refuse_others(frozenset(_LAYERS), f"expected {_LAYERS[0]!r} and {_LAYERS[1]!r}")
     first, second = (parameters.inner(name) for name in _LAYERS)
@@ -258,7 +258,8 @@ def of_metadata(
       architecture: The beginning of its keys.
       head_size: Elements of a head.
       context: Tokens that will be seen at once, by which LongRoPE's factors are chosen.
-      factors: Of the frequencies, by the tensors' names: "rope_freqs", "rope_factors_short", "rope_factors_long".
+      factors: Factors of the frequencies, by the tensors' names: "rope_freqs", "rope_factors_short",
+          "rope_factors_long".
     """
     at = f"{architecture}.rope."
     theta = fields.number(f"{at}freq_base", _THETA, 1, 1e12)
@@ -288,7 +289,7 @@ def of_metadata(
             f"{fields.where}: tensor '{name}.weight' is missing; get the file again."
         )
     reach = int(factor * original) if kind in ("yarn", "longrope") else 0
-    # Less than 0 is what llama.cpp calls "not set".
+    # Less than 0 means llama.cpp's "not set".
     mix = fields.number(f"{at}scaling.yarn_ext_factor", -1.0, -1e6, 1e6)
     mix = (1.0 if kind == "yarn" else 0.0) if mix < 0 else mix
     scale *= _attention_factor(fields, at, factor, mix)
@@ -319,7 +320,7 @@ def _kind_and_factor(fields: Fields, at: str) -> tuple[str, float]:
 
 
 def _attention_factor(fields: Fields, at: str, factor: float, mix: float) -> float:
-    """Of YaRN it follows from the factor, whatever the file says of it; so that has to be the same."""
+    """For YaRN it follows from the factor, whatever the file says; so the file's value has to be the same."""
     name = f"{at}scaling.yarn_attn_factor"
     said = fields.optional(name, 1e-3, 1e3)
     if not mix:

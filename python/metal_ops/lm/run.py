@@ -34,7 +34,7 @@ class Bar:
             TextColumn("lm"),
             BarColumn(),
             TextColumn("step {task.fields[step]}"),
-            TextColumn("{task.fields[loss]:.3f} bits a byte"),
+            TextColumn("{task.fields[loss]:.3f} bits per byte"),
             TextColumn("held back {task.fields[held]}"),
             TextColumn("{task.fields[rate]} bytes/s"),
             TextColumn("{task.fields[left]} left"),
@@ -70,7 +70,7 @@ class Bar:
         self._progress.update(self._task, held=f"{point['held_out']:.3f}")
         if not self._console.is_terminal:
             self._console.print(
-                f"{point['seconds']:6.1f} s  step {int(point['step']):6d}  {point['loss']:.3f} bits a byte, "
+                f"{point['seconds']:6.1f} s  step {int(point['step']):6d}  {point['loss']:.3f} bits per byte, "
                 f"{point['held_out']:.3f} held back  {self._left()} left"
             )
 
@@ -90,7 +90,7 @@ def train_run(
 
     Args:
       trainer: New or loaded.
-      folder: Of the run; made on the first write.
+      folder: Folder of the run; made on the first write.
       data: Where the text is, for the checkpoint.
       console: Where progress goes.
       checkpoint_every: Seconds of training between checkpoints.
@@ -136,8 +136,8 @@ def train_run(
         console.print(workers.words(), highlight=False, soft_wrap=True)
         workers.finish()
     console.print(
-        f"{trainer.step} steps in {trainer.seconds:.1f} s of training: {last['held_out']:.3f} bits a byte of the text "
-        "that was held back. It writes:",
+        f"{trainer.step} steps in {trainer.seconds:.1f} s of training: {last['held_out']:.3f} bits per byte of the "
+        "text that was held back. It writes:",
         highlight=False,
         soft_wrap=True,
     )
@@ -177,7 +177,7 @@ def leave(
         },
     )
     pictures.losses(
-        folder / "loss.png", trainer.history, f"{last['held_out']:.3f} bits a byte held back"
+        folder / "loss.png", trainer.history, f"{last['held_out']:.3f} bits per byte held back"
     )
     if trainer.tokenizer is not None:
         return sample

@@ -1,4 +1,4 @@
-"""Training: one compiled step, and what a checkpoint holds."""
+"""Training: one compiled step, and the contents of a checkpoint."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ class Trainer:
       workers: With whom: each draws its share of as many batches, and all hold the same bits.
 
     Attributes:
-      file_name: Of what `save` writes.
-      variables: What is learnt.
+      file_name: The name of the file that `save` writes.
+      variables: The learnt variables.
       tokenizer: The model's; None for bytes.
     """
 
@@ -55,7 +55,7 @@ class Trainer:
         workers: Workers | None = None,
     ) -> None:
         self.model_config, self.config, self.workers = model, config, workers
-        # Of this worker's steps; `seconds` is the chief's, which all follow.
+        # The clock of this worker's steps; `seconds` is the chief's, which all follow.
         self._clock = 0.0
         self.step, self.seconds = 0, 0.0
         self.history: list[dict[str, float]] = []
@@ -78,7 +78,7 @@ class Trainer:
         self._measure = tf.function(self._loss, autograph=False)
 
     def _made(self) -> tuple[Transformer, list[tf.Variable]]:
-        """The model, and what of it is learnt."""
+        """The model, and the variables of it that are learnt."""
         model = Transformer(self.model_config, self.config.seed)
         return model, list(model.trainable_variables)
 
@@ -112,7 +112,7 @@ class Trainer:
         return config.learning_rate * (low + (1 - low) * (1 + math.cos(math.pi * falling)) / 2)
 
     def train_step(self) -> float:
-        """One step; its loss in bits a byte.
+        """One step; its loss in bits per byte.
 
         Raises:
           ProgramError: The loss is not finite.
@@ -184,11 +184,11 @@ class Trainer:
         return found
 
     def about(self) -> dict[str, Any]:
-        """What metrics.json has beside what all runs have."""
+        """The entries of metrics.json beside those of all runs."""
         return {} if self.workers is None else {"workers": self.workers.report()}
 
     def to_write(self, folder: Path) -> str:
-        """The arguments of `lm generate` for what was learnt."""
+        """The arguments of `lm generate` for the result."""
         return str(folder)
 
     def _state(self) -> dict[str, Any]:

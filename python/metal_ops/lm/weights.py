@@ -1,4 +1,4 @@
-"""What readers of model files give: floats, or codes in blocks; and safetensors files."""
+"""The result of readers of model files: floats, or codes in blocks; and safetensors files."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .fields import WeightsError
 
 INDEX = "model.safetensors.index.json"
 _TYPES = ("F32", "F16", "BF16", "F64")
-# Weights in files that are not read, by the ends of their names, and what makes those of them that are.
+# Weights in files that are not read, by the ends of their names, and the programs that convert them.
 _CONVERTED = (
     "make safetensors of it by transformers: "
     "AutoModelForCausalLM.from_pretrained(folder).save_pretrained(folder)"
@@ -40,7 +40,7 @@ class Packed(NamedTuple):
       codes: uint8 [outputs, bytes].
       scales: float16 or float32 [outputs, blocks].
       minima: The same, or None.
-      bits: Of a code.
+      bits: Bits of a code.
       block: Weights that share a scale.
     """
 
@@ -57,7 +57,7 @@ class Packed(NamedTuple):
 
 
 def missing(package: str, version: str, files: str) -> WeightsError:
-    """What is raised where a package is not installed."""
+    """The error where a package is not installed."""
     return WeightsError(
         f"{files} are read by the package {package}, which is not installed; run `pip install {package}=={version}`."
     )
@@ -68,7 +68,7 @@ class SafeTensors:
 
     Attributes:
       path: The first file.
-      shapes: Of the tensors by name.
+      shapes: Shapes of the tensors by name.
     """
 
     def __init__(self, files: dict[Path, list[str] | None]) -> None:
@@ -92,7 +92,7 @@ class SafeTensors:
         try:
             file = safetensors.safe_open(str(path), framework="numpy")
             names = set(file.keys())
-        except Exception as why:  # its own class, and what the system says
+        except Exception as why:  # its own class, and the system's message
             words = printable(str(why)).rstrip(".")
             words = words if len(words) < 200 else f"{words[:200]}..."
             raise WeightsError(
@@ -123,7 +123,7 @@ class SafeTensors:
     packed = floats
 
     def n_bytes(self, name: str) -> int:
-        """What `packed` takes in memory."""
+        """The bytes of `packed` in memory."""
         return 4 * math.prod(self.shapes[name])
 
 
@@ -135,7 +135,7 @@ def files_of(folder: Path, given: Path | None = None) -> dict[Path, list[str] | 
 
     Args:
       folder: Where they lie.
-      given: The one that was asked for: it alone, unless it is a part of what the index names.
+      given: The file that was asked for: it alone, unless it is a part that the index names.
 
     Raises:
       WeightsError: There are none, or the index is none.

@@ -1,4 +1,5 @@
-"""What hostmetal/msl/metallib_abi.h says, read from it: its numbers, and its structs as ctypes'. Nothing says it again."""
+"""The contents of hostmetal/msl/metallib_abi.h, read from it: its numbers, and its structs as ctypes'. Nothing says
+it again."""
 
 from __future__ import annotations
 
@@ -39,7 +40,7 @@ class Abi:
         self.enums: dict[str, list[str]] = {}
         unit = bindings.Index.create().parse(
             str(header),
-            # The library looks for clang's headers beside its own file, which need not lie with them.
+            # The library looks for clang's headers beside its own file, where they may not be.
             args=[
                 *("-x", "c", "-std=c11", "-ffreestanding"),
                 *("-resource-dir", str(toolchain.resources())),
@@ -70,7 +71,7 @@ class Abi:
         return self._structs[name]
 
     def words(self, enum: str, prefix: str) -> tuple[str, ...]:
-        """The constants of an enum that counts from 0, in lower case without what all of them begin with."""
+        """The constants of an enum that counts from 0, in lower case without their common beginning."""
         names = self.enums[enum]
         assert [self.numbers[name] for name in names] == list(range(len(names))), enum
         return tuple(name.removeprefix(prefix).lower() for name in names)

@@ -1,6 +1,7 @@
-"""The compiler's disk cache: objects that are linked and run later, so nobody else may have a hand in it.
+"""The compiler's disk cache: objects that are linked and run later, so no other user may write to it.
 
-An entry is a digest of its name and content, then the content. What does not agree with its digest is not there.
+An entry is a digest of its name and content, then the content. An entry that does not agree with its digest counts as
+missing.
 """
 
 from __future__ import annotations
@@ -92,7 +93,7 @@ def folder() -> Path:
     ):
         try:
             return _own(place)
-        except OSError:  # no home, or one that is read-only or somebody else's
+        except OSError:  # no home, or one that is read-only or another user's
             continue
     raise CompileError("metal: error: no folder for the cache can be written; set METAL_OPS_CACHE")
 
@@ -116,7 +117,7 @@ def _own(place: Path) -> Path:
 
 
 def _check(folder: Path, place: Path) -> None:
-    """Nobody but this user and root can put another folder in the place of `folder`, or a file into it."""
+    """Only this user and root can put another folder in the place of `folder`, or a file into it."""
     us = os.getuid()
     # The path as it is written, and as links in it lead: both could be bent by who may write on the way.
     chain = dict.fromkeys([folder, *folder.parents])
@@ -131,7 +132,7 @@ def _check(folder: Path, place: Path) -> None:
         for owner in (path.lstat().st_uid, status.st_uid):
             if owner != us and (ours or owner not in (0, _unmapped_user())):
                 raise PermissionError(errno.EACCES, f"{path} belongs to user {owner}", str(path))
-        # In a sticky folder, such as /tmp, nobody else can rename what is ours.
+        # In a sticky folder, such as /tmp, no other user can rename our files.
         if status.st_mode & 0o022 and (ours or not status.st_mode & stat.S_ISVTX):
             raise _refused(
                 path,
@@ -142,7 +143,7 @@ def _check(folder: Path, place: Path) -> None:
 
 @functools.cache
 def _unmapped_user() -> int:
-    """Who owns, in a container of a user without rights, the folders outside of it."""
+    """The owner, in a container of a user without rights, of the folders outside of it."""
     try:
         return int(Path("/proc/sys/kernel/overflowuid").read_text())
     except (OSError, ValueError):
@@ -174,7 +175,7 @@ def _prune(place: Path) -> None:
             status = entry.stat(follow_symlinks=False)
         except OSError:  # another process was faster
             continue
-        # What a killed process left; one that is at work takes seconds.
+        # Left by a killed process; a running one takes seconds.
         if entry.name.startswith(_NEW) and status.st_mtime < time.time() - 3600:
             with contextlib.suppress(OSError):
                 os.unlink(entry.path)

@@ -1,4 +1,5 @@
-"""What a kernel reaches through calls: barriers, threadgroup memory, recursion, address spaces inside templates."""
+"""The features that a kernel reaches through calls: barriers, threadgroup memory, recursion, address spaces inside
+templates."""
 
 from __future__ import annotations
 
@@ -53,7 +54,7 @@ class Calls:
         self._rules = rules
         self._ids = _Ids(tree)
         self._functions: dict[int, _Function] = {}
-        # Of function constants, by their nodes' hashes; a derived one has a function that makes its value.
+        # Names of function constants, by their nodes' hashes; a derived one has a function that makes its value.
         self.constants: dict[int, str] = {}
         self.derived: dict[int, Any] = {}
         # Whether the library's functions are barriers or the like; None for the user's.
@@ -61,10 +62,10 @@ class Calls:
         self._logs: set[int] = set()  # those of the library's functions that write messages
 
     def follow(self, kernel: Kernel, root: Any, conditions: Iterable[int] = ()) -> None:
-        """Adds to `kernel` what its function, `root`, and all that it calls need.
+        """Adds to `kernel` the needs of its function, `root`, and of all that it calls.
 
         Args:
-          kernel: What is added to.
+          kernel: The kernel that is added to.
           root: Its function.
           conditions: The constants that its arguments depend on, by their nodes' hashes.
         """
@@ -156,7 +157,7 @@ class Calls:
                                   "function")  # fmt: skip
                 else:
                     self._rules.check_binding(cursor, cursor.type, tree.children(cursor)[-1:])
-            # What lies left of . and -> may be anywhere: member functions accept every address space.
+            # An object left of . and -> may be anywhere: member functions accept every address space.
             elif parent not in ids.member and tree.pointee_space(cursor) == 0:
                 self._rules.check_pointer(cursor)
         return out
@@ -177,7 +178,7 @@ class Calls:
             elif statement.kind == kind.CALL_EXPR and statement.referenced is not None:
                 if statement.referenced.hash == function.hash:
                     found.add(statement.hash)
-                    found.update(name.hash for name in inner[0].walk_preorder())  # what is called
+                    found.update(name.hash for name in inner[0].walk_preorder())  # its callees
 
         for child in tree.children(function):
             if child.kind == kind.COMPOUND_STMT:

@@ -15,7 +15,7 @@ _Checks: Any = abi().struct("metallib_checks")
 
 
 class Checks:
-    """What a launch looks for, and what it found.
+    """The checks of a launch, and their findings.
 
     Args:
       words: of CHECKS.

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from . import ir, toolchain
 
-# Of the front end. Locations alone: variables would double the time.
+# Flags of the front end. Locations alone: variables would double the time.
 FLAGS = ("-D_MSL_CHECKS=1", "-gline-tables-only")
 MARK = "msl kernels with checks"
 _KINDS = ("read", "write", "update", "atomic read", "atomic write")
@@ -76,7 +76,7 @@ class _Hooks(ir.Hooks):
         return _MEETING.sub(lambda m: f"{m[1]}{self._place(line)})", line)
 
     def globals(self) -> str:
-        """What the calls name."""
+        """The globals that the calls name."""
         return "".join(self._globals)
 
     def _place(self, line: str) -> str:
@@ -153,7 +153,7 @@ def _variable_name(symbol: str) -> str:
 
 
 def _element_bytes(kind: str) -> int:
-    """The size of what an array is made of; 0 where that is no scalar or vector of them."""
+    """The size of an array's elements; 0 where they are no scalars or vectors."""
     while found := re.fullmatch(r"\[\d+ x (.+)\]", kind):
         kind = found[1]
     vector = re.fullmatch(r"<(\d+) x (\w+)>", kind)
@@ -168,9 +168,9 @@ def back_end(text: str, target: str, out: Path) -> None:
         "@_msl_matrices_apart = internal constant i32 0",
         "@_msl_matrices_apart = internal constant i32 1",
     )
-    # The optimiser makes no access that the source has not: a load ahead of its condition would be a race.
+    # The optimiser makes no access that the source does not have: a load ahead of its condition would be a race.
     text = _ATTRIBUTES.sub(r"\1 sanitize_thread", text)
-    # What leaves a loop, or comes from two branches, has no line any more.
+    # An instruction that leaves a loop, or comes from two branches, has no line any more.
     text = _LOOP.sub(rf"\1, !{_UNUSED}}}", text) + f'!{_UNUSED} = !{{!"llvm.licm.disable"}}\n'
     apart = [
         flag

@@ -116,7 +116,7 @@ def _metallib(arguments: list[str]) -> int:
 
 
 def _write_deferred(out: str, content: bytes | None) -> None:
-    """What lies beside an object whose kernels have no code yet; nothing beside one whose kernels have."""
+    """The text beside an object whose kernels have no code yet; nothing beside one whose kernels have."""
     beside = out + deferred.SUFFIX
     if content is not None:
         _write(beside, content)
@@ -276,14 +276,14 @@ def _preprocess(inputs: list[str], out: str | None, words: list[str], options: O
 
 
 def _text(file: str) -> str | None:
-    """What is read from the standard input instead of the file."""
+    """The text from the standard input instead of the file."""
     if file != "-" and not os.path.exists(file):
         raise CompileError(f"metal: error: no such file or directory: '{file}'")
     return sys.stdin.read() if file == "-" else None
 
 
 def _name(file: str) -> str:
-    """What messages call it."""
+    """Its name in messages."""
     return "<stdin>" if file == "-" else file
 
 
@@ -318,7 +318,7 @@ class _Rule:
       asked: Whether it was.
       alone: Whether nothing is compiled.
       file: Where it goes; None for a name made of the output's, or where it is alone the standard output.
-      targets: What it says is made, as make reads it; none for the output.
+      targets: The targets of the rule, as make reads it; none for the output.
     """
 
     asked: bool = False
@@ -350,7 +350,7 @@ def _build(
 ) -> int:
     target = out or (Path(inputs[0]).stem + ".air" if only_compile else "default.metallib")
     if rule.alone:
-        # Of the output of a compilation, as clang has it; -o is the rule's own.
+        # Rules for the output of a compilation, as clang has it; -o is the rule's own.
         rule.write(inputs, Path(inputs[0]).stem + ".air", out or "-", options)
         return 0
     if only_compile and out and len(inputs) > 1:
@@ -395,7 +395,7 @@ def _write(out: str, data: bytes) -> None:
         if path.exists() and not path.is_file():  # /dev/null, a pipe
             path.write_bytes(data)
             return
-        # A folder of its own: at a name that can be guessed, anybody may have put a link.
+        # A folder of its own: at a name that can be guessed, another user may have put a link.
         with tempfile.TemporaryDirectory(prefix=".metal-", dir=path.parent) as folder:
             part = Path(folder) / "part"
             part.write_bytes(data)
@@ -406,7 +406,7 @@ def _write(out: str, data: bytes) -> None:
 
 def add_parser(subparsers: Any) -> None:
     """Adds `metal`; all of its arguments are the compiler's."""
-    # No prefix characters: what starts with a dash is the compiler's to understand.
+    # No prefix characters: arguments that start with a dash are the compiler's.
     parser: argparse.ArgumentParser = subparsers.add_parser(
         "metal", add_help=False, prefix_chars="\0", help="Compile Metal shaders on this machine"
     )

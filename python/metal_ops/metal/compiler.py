@@ -27,7 +27,7 @@ __all__ = ["CompileError", "Options", "compile_metallib", "compile_object", "lin
 
 @dataclass(frozen=True)
 class Options:
-    """What the command line can say.
+    """The options of the command line.
 
     Attributes:
       defines: `NAME` or `NAME=VALUE`.
@@ -69,7 +69,7 @@ class Options:
 
     @property
     def code_flags(self) -> tuple[str, ...]:
-        """Of clang's front end, besides toolchain.code_flags."""
+        """Flags of clang's front end, besides toolchain.code_flags."""
         return checks.FLAGS if self.checks else ()
 
     def language_defines(self, processor: str = "CPU") -> list[str]:
@@ -118,13 +118,13 @@ def _flat(file: str, text: str | None, options: Options, defines: list[str]) -> 
 
 @dataclass(frozen=True)
 class Unit:
-    """One .metal file and what its code for this processor depends on.
+    """One .metal file and the settings that its code for this processor depends on.
 
     Attributes:
       flat: its text with its includes.
       key: the cache's name for all of this.
       wide: whether it asks for code for wider vectors as well.
-      beside: clang's flags for what is said of the source beside its code.
+      beside: clang's flags for descriptions of the source beside its code.
       kept_source: the file that has the text of a source that is none.
     """
 
@@ -169,7 +169,7 @@ class Unit:
         return [*own, "-include-pch", prelude, *self.options.warnings, *self.beside, *counters]
 
     def read(self, flags: list[str]) -> tuple[Source, Reflection, str]:
-        """The rewritten source, what is in it, and the warnings."""
+        """The rewritten source, its reflection, and the warnings."""
         read = _reflect(self.flat, self.file, self.options, flags, self.options.language_defines())
         if self.options.checks:  # every thread has a fiber: any may run between two accesses
             for kernel in read[1].kernels:
@@ -179,7 +179,7 @@ class Unit:
     def compile(
         self, source: Source, reflection: Reflection, said: str, flags: list[str], work: Path
     ) -> bytes:
-        """The object of what was read, which the cache has from then on."""
+        """The object of a unit, which the cache has from then on."""
 
         def counted(text: str) -> str:
             return coverage.in_users_files(text, source, self.file, self.kept_source)
@@ -192,7 +192,8 @@ class Unit:
 
 
 def _anywhere(flat: str) -> str:
-    """The text without the place of this library, which its lines name: another checkout finds what was made here."""
+    """The text without the place of this library, which its lines name: another checkout finds the objects made
+    here."""
     return flat.replace(str(toolchain.library_root()), "")
 
 
@@ -237,7 +238,7 @@ def _processor_object(file: str, options: Options, text: str | None) -> tuple[by
 
 
 def gpu_usage(file: str, options: Options, text: str | None = None) -> list[gpu.Usage]:
-    """What the kernels of one .metal file take of the GPUs of `options`.
+    """The resources that the kernels of one .metal file take of the GPUs of `options`.
 
     Raises:
       CompileError: with the messages.
@@ -275,7 +276,7 @@ def gpu_text(file: str, options: Options, text: str | None, gpu_target: str) -> 
 def _reflect(
     flat: str, file: str, options: Options, flags: list[str], defines: list[str]
 ) -> tuple[Source, Reflection, str]:
-    """The rewritten source, what is in it, and the warnings; `flags` are all of clang's."""
+    """The rewritten source, its reflection, and the warnings; `flags` are all of clang's."""
     head = "".join(
         f"#define {re.sub('=', ' ', d, count=1) if '=' in d else d + ' 1'}\n" for d in defines
     )

@@ -1,8 +1,9 @@
 """--coverage: clang's coverage mapping, led back to the user's files, and the report that llvm-cov makes of a run.
 
-clang maps the flat, rewritten text that it reads, and honours no line markers. What it writes is documented as "LLVM Code
-Coverage Mapping Format": for each function its files, and regions with counters, in LEB128. Files and places are replaced here,
-counters stay. A function's name gets the source's digest, so that kernels of one name in two sources are two.
+clang maps the flat, rewritten text that it reads, and honours no line markers. Its output is documented as "LLVM Code
+Coverage Mapping Format": for each function its files, and regions with counters, in LEB128. Files and places are
+replaced here, counters stay. A function's name gets the source's digest, so that kernels of one name in two sources are
+two.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from .toolchain import CompileError
 FRONT = ["-fprofile-instr-generate", "-fcoverage-mapping"]
 BACK = ["-fprofile-instr-generate", "-fprofile-update=atomic"]  # many workers count
 SUFFIXES = (".profraw", ".metallib")  # what a run leaves in its folder
-# The library's own headers and what is generated, of which a report says nothing.
+# The library's own headers and generated code, of which a report says nothing.
 NOT_OURS = r"/msl/lib/|<kernel wrappers>|<command line>|/llvm-19/|/usr/include/"
 
 _RECORD = re.compile(
@@ -238,7 +239,7 @@ def _users(
 
 
 def report(folder: Path, libraries: list[str]) -> str:
-    """What llvm-cov says of the runs that left their counts in a folder; its HTML and lcov go there.
+    """llvm-cov's report of the runs that left their counts in a folder; its HTML and lcov go there.
 
     Args:
       folder: HOSTMETAL_COVERAGE of the runs.

@@ -1,4 +1,4 @@
-"""The compiler's code for this machine's processor: an ELF object, from the rewritten source and what is in it."""
+"""The compiler's code for this machine's processor: an ELF object, from the rewritten source and its kernels."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ STACK_RESERVE = 16384  # for the C library's functions
 KERNELS_PER_PART = (
     16  # that one optimiser has; not by the machine's cores, on which the object may not depend
 )
-# Of kernels whose threads meet, statements next to each other make vectors of at most 256 bits: LLVM 19 loses values where
-# it gathers numbers for one of 512 (https://github.com/llvm/llvm-project/issues/117170 is of the kind; gemm_few's bfloat sums
-# were wrong). Loops over lanes, and over what one thread has, are another pass's, which makes vectors of 512.
+# In kernels with barriers, statements next to each other make vectors of at most 256 bits: LLVM 19 loses values where
+# it gathers numbers for one of 512 (https://github.com/llvm/llvm-project/issues/117170 is of the kind; gemm_few's
+# bfloat sums were wrong). Loops over lanes, and over the values of one thread, are another pass's, which makes vectors
+# of 512.
 SHORT_SLP = ("-mllvm", "-slp-max-reg-size=256")
 # A section each: the linker leaves one of those with the same code.
 SECTIONS = "-ffunction-sections"
@@ -55,7 +56,7 @@ def compile_text(
     whole = edit(whole) if edit else whole
     if ir.for_debugger(whole):
         whole = ir.with_users_lines(whole)
-    # What describes a source beside its code is one piece.
+    # The description of a source beside its code is one piece.
     if ir.for_debugger(whole) or coverage.counts(whole):
         parts = [(list(range(len(reflection.kernels))), whole)]
     else:
@@ -84,7 +85,7 @@ def compile_parts(
             _say_stack(out)
             return [out]
         if variant == "checked":
-            # Alone, it is made while somebody waits for it; beside others, it is packed.
+            # Alone, it is made while a caller waits for it; beside others, it is packed.
             level = "-O1" if len(variants) > 1 else "-O0"
             _back_end_checked(lanes.by_fibers(ir.checked(text + marks)), target, out, level)
             return [out]
@@ -116,7 +117,7 @@ def compile_tables(text: str, target: str, variants: Sequence[str], work: Path) 
     objects = []
     for variant in variants:
         if variant == "wide":
-            continue  # of what has no code
+            continue  # a library without code
         text = ir.checked(part) if variant in ("checked", "checks") else ir.unchecked(part)
         objects.append(work / f"tables_{variant}.o")
         command = [toolchain.clang(), "-x", "ir", "-O0", "-fPIC", "-c", "-w", "-"]
@@ -163,8 +164,8 @@ def _back_end_checked(text: str, target: str, out: Path, level: str) -> None:
     light = toolchain.run(
         [*common, optimised, "-S", "-emit-llvm", "-o", "-"], "the optimiser", text
     )
-    # What is left to do is instruction selection: a call before every access leaves little to optimise. With -O1 that
-    # takes five times as long for two thirds of the code.
+    # Only instruction selection is left: a call before every access leaves little to optimise. With -O1 that takes five
+    # times as long for two thirds of the code.
     command = [*common, level, "-Xclang", "-disable-llvm-passes", "-c", "-fstack-usage", SECTIONS]
     command += ["-o", str(out)]
     toolchain.run(command, "the checked variant", ir.instrument(light))

@@ -31,7 +31,7 @@ DROPPED = frozenset(
     center_no_perspective payload render_target_array_index early_fragment_tests
     point_coord raster_order_group depth stencil clip_distance invariant required_threads_per_threadgroup""".split()
 )
-# What an initial value that is zero consists of.
+# The tokens of an initial value that is zero.
 ZERO = re.compile(r"[{}(),]|0+[uUlL]*|(?:0+\.0*|\.0+)[fFhH]?|false")
 SCALAR_OR_VECTOR = re.compile(
     r"(?:bool|u?(?:char|short|int|long)|b?float|half|u?int(?:8|16|32|64)_t|size_t)[234]?"
@@ -256,7 +256,7 @@ class Declarations:
         return last
 
     def threadgroup_variables(self) -> None:
-        """Variables in threadgroup memory: only what kernels declare, without an initial value or with zeros."""
+        """Variables in threadgroup memory: only those that kernels declare, without an initial value or with zeros."""
         tokens = self._source.tokens
         for i, token in enumerate(tokens):
             named = token.text in self._threadgroup_macros
@@ -265,7 +265,7 @@ class Declarations:
             if token.directive and tokens[i - 1].text in self._threadgroup_macros:
                 continue
             if named and not token.in_function and not token.directive:
-                continue  # clang says of it what there is to say
+                continue  # clang's message about it is enough
             if token.class_id and not token.directive:
                 continue
             before = tokens[i - 1]
@@ -300,7 +300,7 @@ class Declarations:
             ):
                 continue
             if named and j < len(tokens) and tokens[j].directive != token.directive:
-                continue  # a type, of which a macro's user makes what he needs
+                continue  # a type, of which a macro's user makes any declaration
             if not token.in_function and not token.directive:
                 self._source.error(
                     token,
@@ -316,13 +316,14 @@ class Declarations:
             self._source.replace(token.start, token.end, "_MSL_THREADGROUP", token.directive)
 
     def _zero(self, i: int, equals: int) -> bool:
-        """`threadgroup float x[32] = {0}`: every thread writes the zeros, then they meet. False for another value."""
+        """`threadgroup float x[32] = {0}`: every thread writes the zeros, then comes a barrier. False for another
+        value."""
         tokens = self._source.tokens
         end = equals + 1
         while tokens[end].text != ";" and tokens[end].directive == tokens[i].directive:
             before, word, after = (t.text for t in tokens[end - 1 : end + 2])
             made = after == "(" and SCALAR_OR_VECTOR.fullmatch(word)
-            of = tokens[end + 2].text  # what a cast is of
+            of = tokens[end + 2].text  # the operand of a cast
             cast = before == "(" and after == ")" and of not in ",)}" and ZERO.fullmatch(of)
             if not (ZERO.fullmatch(word) or made or cast):
                 return False

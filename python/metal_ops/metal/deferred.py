@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from . import ir
     from .compiler import Options
 
-# What compiles is imported where it is called: it takes longer to import than a kernel to find in the cache.
+# Modules that compile are imported where they are called: importing takes longer than finding a kernel in the cache.
 
 SUFFIX = ".deferred"
 FORMAT = 2  # of these files; the cache has them by it
@@ -179,10 +179,10 @@ class _File:
 
 
 def index(objects: Sequence[str]) -> str:
-    """Where the code of kernels is that objects have not; "" where all have their code.
+    """Where the code of kernels is that objects lack; "" where all have their code.
 
     Raises:
-      CompileError: some have their code and others have not: validation would find the former without checked kernels.
+      CompileError: some have their code and others do not: validation would find the former without checked kernels.
     """
     found = [file for file in objects if os.path.exists(file + SUFFIX)]
     if not found:
@@ -209,14 +209,14 @@ def code(
     """A .metallib of these kernels alone.
 
     Args:
-      text: what index() said.
+      text: The result of index().
       kernels: their names.
       checked: whether their accesses are checked.
       widest: whether this processor has AVX-512, for shaders that ask for it.
       checks: the kernels of HOSTMETAL_CHECK instead, made of their sources.
 
     Raises:
-      CompileError: what they are made of is not there any more.
+      CompileError: their sources are not there any more.
     """
     contents = json.loads(text)
     wanted: dict[int, list[int]] = {}

@@ -1,4 +1,5 @@
-"""metal --explain: what a kernel's code is made of, whether it is vectorised and why not, and what it takes of NVIDIA's GPUs."""
+"""metal --explain: the instructions of a kernel's code, whether it is vectorised and why not, and its use of
+NVIDIA's GPUs."""
 
 from __future__ import annotations
 
@@ -39,7 +40,7 @@ _KINDS = {
 
 @dataclass(frozen=True)
 class Remark:
-    """What the vectoriser says of a loop.
+    """The vectoriser's remark about a loop.
 
     Attributes:
       done: whether it made vectors of it.
@@ -108,7 +109,7 @@ def explain(file: str, options: Options, text: str | None = None) -> str:
 
 
 def _optimised(text: str, target: str, work: Path) -> tuple[str, list[Remark]]:
-    """Assembly of a module, and what the vectoriser says."""
+    """Assembly of a module, and the vectoriser's remarks."""
     record, out = work / "remarks.yaml", work / "out.s"
     command = [toolchain.clang(), "-x", "ir", "-O3", "-fPIC", "-S", "-w", "-fno-math-errno", "-"]
     command += [*toolchain.march(target), "-o", str(out), "-g0"]
@@ -122,7 +123,7 @@ def _optimised(text: str, target: str, work: Path) -> tuple[str, list[Remark]]:
 
 
 def _remarks(text: str) -> Iterator[Remark]:
-    """Of LLVM's record, a document of YAML a remark."""
+    """From LLVM's record, a document of YAML per remark."""
     for entry in re.sub(r"\n {6,}", " ", text).split("--- !")[1:]:
         kind, _, body = entry.partition("\n")
         function = re.search(r"^Function:\s+(\S+)", body, re.M)

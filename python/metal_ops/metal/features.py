@@ -1,4 +1,5 @@
-"""What of the language this compiler has not, as compute needs it not or not yet: one sentence a feature, where clang has many."""
+"""The language's features that this compiler does not have, as compute does not need them or not yet: one sentence
+per feature, where clang has many."""
 
 from __future__ import annotations
 
@@ -10,13 +11,11 @@ from .messages import Message, Place
 if TYPE_CHECKING:
     from .syntax_tree import SyntaxTree
 
-_RENDERING = "belong to rendering, which this compute compiler has not"
+_RENDERING = "belong to rendering, which this compute compiler does not have"
 _NOT = "not supported by this compute compiler"
 _FRAGMENTS = f"derivatives and other fragment functions {_RENDERING}"
-_TILES = "image blocks belong to tile shading, which this compute compiler has not"
-_PIXELS = (
-    "pixel data types (rgba8unorm) are those of image blocks, which this compute compiler has not"
-)
+_TILES = "image blocks belong to tile shading, which this compute compiler does not have"
+_PIXELS = "pixel data types (rgba8unorm) are those of image blocks, which this compute compiler does not have"
 _MESHES = f"mesh shaders {_RENDERING}"
 _RAYS = f"ray tracing is {_NOT}"
 _COMMANDS = f"indirect command buffers that a shader encodes are {_NOT}"
@@ -88,7 +87,7 @@ FUNCTIONS = {
 
 
 def refused(tree: SyntaxTree) -> list[Message]:
-    """An error for each feature that the source asks for in vain; what else clang says of it is of no use then."""
+    """An error for each missing feature that the source uses; clang's other messages about it are of no use then."""
     found: dict[str, Message] = {}
 
     def say(place: Place | None, name: str, sentence: str) -> None:
@@ -117,7 +116,7 @@ def refused(tree: SyntaxTree) -> list[Message]:
                 place = tree.place(diagnostic.location)
                 found.setdefault(name, Message(place, "error", sentence))
             elif name in NAMES:
-                # Of `mesh<V, topology::line>` clang speaks of the inner name.
+                # In `mesh<V, topology::line>` clang names the inner name.
                 before = tree.source.text[: diagnostic.location.offset]
                 words = re.findall(r"\w+", re.split(r"[;{}\n]", before)[-1])
                 outer = [word for word in words if NAMES.get(word) == NAMES[name]]

@@ -67,7 +67,7 @@ def definitions(flat: str) -> str:
 
 
 def _not_found(header: str) -> str:
-    """What to say of a header that is not there; "" where it may be the user's."""
+    """The message for a header that is not there; "" where it may be the user's."""
     if header in HEADERS:
         return f"'{header}': {HEADERS[header]}"
     if not re.fullmatch(r"c?\w+|\w+\.h", header):
@@ -76,7 +76,7 @@ def _not_found(header: str) -> str:
 
 
 def preprocess(file: str, text: str | None, flags: list[str]) -> tuple[str, str]:
-    """What `metal -E` prints: the text behind the preprocessor, and what was said of it.
+    """The output of `metal -E`: the text behind the preprocessor, and its messages.
 
     Raises:
       CompileError: an include is missing, or a directive is wrong.
@@ -158,7 +158,7 @@ class FlatText:
         return Place(file, number, column)
 
     def line_text(self, line: int) -> str:
-        """What the user wrote in a line (from 1) of the rewritten text."""
+        """The user's own text in a line (from 1) of the rewritten text."""
         return self._original[line - 1]
 
     def source_line(self, place: Place) -> str | None:

@@ -40,7 +40,8 @@ def defines(target: str) -> list[str]:
     ]
 
 
-# Subnormal numbers of 32 bits are 0 with fast math; on processors whoever runs kernels sets that (METALLIB_KERNEL_FLUSHES).
+# Subnormal numbers of 32 bits are 0 with fast math; on processors the caller of kernels sets that
+# (METALLIB_KERNEL_FLUSHES).
 FLUSHES = ["-Xclang", "-fdenormal-fp-math-f32=preserve-sign,preserve-sign"]
 
 
@@ -115,7 +116,7 @@ def _kernel(number: int, kernel: Kernel, logs: bool) -> str:
             fetches.append(f"const _msl::Fetched<_msl::plain<{pointee}>> _msl_v{i}(_msl_{i});\n")
             value = f"({pointee}*)_msl_v{i}.at()"
         elif argument.kind == "CONSTANT":
-            # Nobody writes to constant memory while the kernel runs: it may come through the read-only cache.
+            # Constant memory is not written while the kernel runs: it may come through the read-only cache.
             parameters.append(f"const device char* __restrict _msl_{i}")
             value = f"({pointee}*)(const void*)_msl_{i}"
         else:
@@ -151,7 +152,8 @@ _DERIVED = re.compile(
 
 
 def _prepare(text: str, derived: list[str]) -> str:
-    """Like ir.prepare: what no kernel reaches is left out, and divisions are safe and give what they give on the CPU."""
+    """Like ir.prepare: functions that no kernel reaches are left out, and divisions are safe and give the CPU's
+    results."""
     text = re.sub(
         r"(?m)^@llvm\.global\.annotations = .*\n|^  call void @llvm\.var\.annotation\b.*\n",
         "",
@@ -266,7 +268,7 @@ def attach(data: bytes, texts: list[tuple[str, str]]) -> bytes:
 
 @dataclass(frozen=True)
 class Usage:
-    """What one kernel takes of a GPU, as NVIDIA's assembler says it."""
+    """The resources that one kernel takes of a GPU, as NVIDIA's assembler reports them."""
 
     kernel: str
     target: str
@@ -298,7 +300,7 @@ _FUNCTION = re.compile(
 
 
 def assemble(text: str, target: str) -> list[Usage]:
-    """Assembles PTX, as the driver does when a pipeline is made, and says what each kernel takes.
+    """Assembles PTX, as the driver does when a pipeline is made, and reports the resources of each kernel.
 
     Function constants have no value here: their memory is there, and reads as zero.
 
@@ -332,10 +334,10 @@ def assemble(text: str, target: str) -> list[Usage]:
 
 
 def _ptxas_says(text: str, target: str) -> str:
-    """What the assembler prints, from the cache where it has seen this text: of all shaders it is minutes of work."""
+    """The assembler's output, from the cache where it has seen this text: for all shaders it is minutes of work."""
     command = [ptxas(), f"-arch={target}", "-v"]
     version = subprocess.run([command[0], "--version"], capture_output=True, text=True).stdout
-    # Of the text alone, not of the compiler that made it: most changes of that leave most kernels as they are.
+    # By the text alone, not by the compiler that made it: most changes of that leave most kernels as they are.
     digest = hashlib.sha256("\0".join([version, *command[1:], text]).encode()).hexdigest()[:40]
     name = f"{digest}.ptxas"
     kept = cache.read(name)

@@ -1,4 +1,4 @@
-"""Integer constants: what the expressions in attributes are worth."""
+"""Integer constants: the values of the expressions in attributes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Integers:
         self._known: dict[tuple[str, tuple[tuple[str, int], ...]], int | None] = {}
 
     def value(self, text: str, names: dict[str, int] | None = None) -> int | None:
-        """What an expression is worth, None if it is no integer constant; `names` are worth more than the file's."""
+        """The value of an expression, None if it is no integer constant; `names` take precedence over the file's."""
         if re.fullmatch(r"\s*(0|[1-9]\d{0,17})[uUlL]*\s*", text):
             return int(text.strip().rstrip("uUlL"))
         key = text, tuple((names or {}).items())
@@ -42,7 +42,7 @@ class Integers:
             f"constexpr long long {name} = {known[name]};\n"
             for name in sorted(set(re.findall(r"\b[A-Za-z_]\w*", text)) & known.keys())
         ]
-        # clang knows C's precedence and overflows; braces refuse what is no integer.
+        # clang knows C's precedence and overflows; braces refuse values that are no integers.
         unit = self._tree.index.parse(
             "value.cc",
             args=["-std=c++17"],

@@ -1,6 +1,6 @@
 """Edits of LLVM's textual IR between clang's front end and its optimiser, and the instrumentation of the checked library.
 
-The text is clang 19's own output, one instruction a line; what is matched here is what it writes for these headers.
+The text is clang 19's own output, one instruction per line; the patterns match its output for these headers.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ STACK_MARK = 0x6D736C2D73746163
 
 
 def prepare(text: str, constants: list[str]) -> str:
-    """Makes every function internal, so that only what kernels reach is compiled, and divisions safe.
+    """Makes every function internal, so that only functions that kernels reach are compiled, and divisions safe.
 
     Division by zero and of the lowest integer by -1 trap on x86; a GPU gives some value: they give x / 1 here.
     """
@@ -60,13 +60,14 @@ def prepare(text: str, constants: list[str]) -> str:
         "@_msl_matrices_apart = internal constant i32 0, align 4",
         text,
     )
-    # gdb finds arguments where a function begins by what is usual for "clang ", which distributions put their names before.
+    # gdb finds arguments where a function begins by the usual code of "clang ", which distributions put their names
+    # before.
     text = re.sub(r'(\bproducer: ")[^"]*?(?=clang version )', r"\1", text)
     return guard_divisions(text) + "".join(map(_constant_storage, constants))
 
 
 def internal_globals(text: str) -> str:
-    """Makes every variable internal, and takes what several objects could share apart."""
+    """Makes every variable internal, and takes entities that several objects could share apart."""
     text = _COMDAT.sub("", _GLOBAL.sub(r"\1internal ", text))
     return re.sub(r",? comdat(\(\$[^)]*\))?(?=[ ,\n])", "", text)
 
@@ -151,7 +152,7 @@ class Pieces:
     """A module, definition by definition.
 
     Attributes:
-      frame: what belongs to every part: types, declarations, attributes.
+      frame: The text that belongs to every part: types, declarations, attributes.
       definitions: functions and variables by name.
       entries: the variable that makes a kernel part of the library, by the kernel's number.
     """
@@ -162,7 +163,7 @@ class Pieces:
     _reaches: dict[str, set[str]] = field(default_factory=dict, repr=False)
 
     def part(self, numbers: Sequence[int]) -> str:
-        """A module of these kernels and what they reach."""
+        """A module of these kernels and the functions they reach."""
         names = [self.entries[number] for number in numbers]
         kept, ahead = set(names), list(names)
         while ahead:
@@ -180,7 +181,7 @@ class Pieces:
         )
 
     def parts(self, numbers: Sequence[int], per_part: int) -> list[tuple[list[int], str]]:
-        """Modules of about as many of these kernels. Those whose threads meet are compiled in another way, and apart."""
+        """Modules of about as many of these kernels. Those with barriers are compiled in another way, and apart."""
         meet = [number for number in numbers if f"@_msl_by_lanes{number}" in self.definitions]
         others = [number for number in numbers if number not in {*meet}]
         cut = [part for kind in (others, meet) if kind for part in groups(kind, per_part)]
@@ -200,7 +201,7 @@ def pieces(text: str) -> Pieces:
         return ""
 
     frame = _VARIABLE.sub(take, _USED.sub("", _FUNCTION.sub(take, text)))
-    # Kept small, as every part has it: what is left between the definitions were thousands of empty lines.
+    # Kept small, as every part has it: thousands of empty lines were left between the definitions.
     frame = _COMDAT.sub("", re.sub(r"(?m)^; Function Attrs:.*\n", "", frame))
     frame = re.sub(r"\n{2,}", "\n", frame)
     return Pieces(frame, definitions, _entries(text))
@@ -216,7 +217,7 @@ _WITH_CODE = re.compile(
 
 
 def without_code(module: Pieces) -> str:
-    """What describes the kernels of a module, each without its code (METALLIB_KERNEL_ABSENT)."""
+    """The descriptions of a module's kernels, each without its code (METALLIB_KERNEL_ABSENT)."""
     absent = number_of("KERNEL_ABSENT")
 
     def describe(text: str) -> str:
@@ -236,7 +237,8 @@ def groups(numbers: Sequence[int], per_part: int) -> list[list[int]]:
 
 
 def split(text: str, per_part: int) -> list[tuple[list[int], str]]:
-    """Cuts a module between its kernels, for as many optimisers: each part has some kernels and what they reach.
+    """Cuts a module between its kernels, for as many optimisers: each part has some kernels and the functions they
+    reach.
 
     Returns the numbers of each part's kernels, and its text.
     """
@@ -249,7 +251,7 @@ def split(text: str, per_part: int) -> list[tuple[list[int], str]]:
 def by_thread(text: str) -> bool:
     """Whether a module's kernels run thread by thread: what one writes into a log says which thread it was, and a debugger
     shows one."""
-    # The front end leaves calls out where os_log is not compiled. Of lanes in a loop, all would be counted.
+    # The front end leaves calls out where os_log is not compiled. In lanes of a loop, all would be counted.
     called = ("call void @_msl_log(", "call void @llvm.instrprof.increment(")
     return any(call in text for call in called) or for_debugger(text)
 
@@ -265,8 +267,8 @@ _DEBUGGED = re.compile(r"^(define [^\n]*) !dbg (!\d+)( \{\n.*?^\}\n)", re.M | re
 def with_users_lines(text: str) -> str:
     """A module whose debug information is of the user's functions alone.
 
-    A debugger passes by functions that have no lines, and what is inlined of them has the line of the call. The loop over
-    threads keeps its own.
+    A debugger passes by functions that have no lines, and code inlined from them has the line of the call. The loop
+    over threads keeps its own.
     """
     files = dict(re.findall(r'^(!\d+) = !DIFile\(filename: "([^"]*)"', text, re.M))
     found = re.findall(
@@ -288,7 +290,7 @@ def with_users_lines(text: str) -> str:
 
 
 def meeting(text: str) -> set[int]:
-    """The kernels of a module, or of its part, whose threads meet."""
+    """The kernels of a module, or of its part, that have barriers."""
     return {int(number) for number in re.findall(r"(?m)^@_msl_by_lanes(\d+) = ", text)}
 
 
@@ -347,7 +349,7 @@ _TLS_GLOBAL = re.compile(
 
 
 class Hooks:
-    """What is called before each access of memory: _msl_check, which validation needs."""
+    """The calls before each access of memory: _msl_check, which validation needs."""
 
     declarations = (
         "declare ptr @_msl_check(ptr, i64, i32)\ndeclare ptr @_msl_tag_static(ptr, i64)\n"
@@ -389,7 +391,7 @@ def instrument(text: str, hooks: Hooks | None = None) -> str:
         return f"ptrtoint (ptr getelementptr ({kind}, ptr null, i32 1) to i64)"
 
     def bytes_of(kind: str) -> str:
-        """What an access touches: three halves are 6 bytes, though an array of them takes 8 for each."""
+        """The bytes that an access touches: three halves are 6 bytes, though an array of them takes 8 for each."""
         if vector := _VECTOR.fullmatch(kind):
             number, width = int(vector[1]), _BITS.get(vector[2]) or int(vector[2][1:])
             return str((number * width + 7) // 8)

@@ -1,7 +1,7 @@
-"""What loops over meetings will read, for lanes.py: asked of memory some turns before.
+"""Prefetch in loops over barriers, for lanes.py: some iterations before the memory is read.
 
-Simdgroups run one after the other up to a barrier. Where they share the turns of a loop, each reads every n-th row of memory, which
-processors do not foresee as they do one row behind the other.
+Simdgroups run one after the other up to a barrier. Where they share the iterations of a loop, each reads every n-th row
+of memory, which processors do not foresee as they do one row behind the other.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ _COUNTER = re.compile(r"add (?:n[us]w )*(i\d+) (\S+), (\S+)")
 
 @dataclass
 class Reads:
-    """What a region reads at addresses that grow from turn to turn.
+    """The addresses that a region reads and that grow from iteration to iteration.
 
     Attributes:
-      counters: a value that is the same in all lanes -> what is added to it in each turn.
+      counters: a value that is the same in all lanes -> its increment per iteration.
       addresses: of a lane's reads, and how many bytes lie from lane to lane.
       body: the blocks of the loop.
       leaves: values from before it that the addresses are made of.
@@ -45,7 +45,7 @@ class Ahead:
         self._regions = regions
 
     def of(self, region: Region) -> Reads:
-        """What a region reads."""
+        """The reads of a region."""
         reads = Reads()
         around = [h for h, body in self._flow.loops.items() if region.entry in body]
         if not around or region.meeting or region.whole:
@@ -81,9 +81,9 @@ class Ahead:
         return reads
 
     def behind(self, region: Region) -> dict[str, list[str]]:
-        """Where lanes have vectors of their own: block -> addresses that are read there, turn after turn, by many accesses in a
-        row. What lies a line behind is what one of the next lanes begins with, after all turns of this one: a leap that no
-        processor foresees."""
+        """Where lanes have vectors of their own: block -> addresses that are read there, iteration after iteration,
+        by many accesses in a row. The cache line after them is the beginning of a following lane's data, after all
+        iterations of this one: a leap that no processor foresees."""
         out: dict[str, list[str]] = {}
         if region.meeting or region.whole or not self._regions.by_rows(region):
             return out

@@ -1,7 +1,7 @@
 """Arrays of a thread side by side with those of the other lanes, for lanes.py: element n of all lanes, then element n + 1.
 
-A loop over lanes that reads a[n] is one load of a vector then, where it gathers from 32 arrays that lie one after the other.
-Of simdgroup matrices an element is what a lane has of one: those of all lanes are the matrix.
+A loop over lanes that reads a[n] is one load of a vector then, where it gathers from 32 arrays that lie one after the
+other. For simdgroup matrices an element is a lane's part of one: those of all lanes are the matrix.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def _zeros(i: Instruction) -> tuple[str, int]:
 def into(
     i: Instruction, offset: int, indices: list[tuple[str, int]], times: int, size: int = 1
 ) -> list[Instruction]:
-    """A pointer into an array whose parts lie so many times as far apart, but for what is within `size` bytes."""
+    """A pointer into an array whose parts lie so many times as far apart, except within `size` bytes."""
     assert i.result
     steps = [f"[{stride * times} x i8], ptr BASE, {word}" for word, stride in indices]
     if offset or not steps:
@@ -87,7 +87,7 @@ class Arrays:
         """Changes the function, and notes the arrays in it."""
         if self.matrices:
             self._copy_by_parts()
-        changed: dict[int, list[Instruction]] = {}  # what stands for an instruction
+        changed: dict[int, list[Instruction]] = {}  # replacements of instructions
         for name, (_, i) in self._function.defs.items():
             if i.operation == "alloca" and name not in self._function.sums:
                 try:
@@ -222,7 +222,7 @@ class Arrays:
         accesses: list[Instruction],
         zeroed: set[int],
     ) -> tuple[int, int, list[Instruction], list[Instruction]]:
-        """The same of an array of matrices, where accesses may be to a part of what a lane has of one."""
+        """The same for an array of matrices, where accesses may be to a piece of a lane's part."""
         (size,) = sizes
         if whole % size or any(n % size or n > _MOST_ZEROS * size for n in zeroed):
             raise ValueError("between matrices")
@@ -256,7 +256,7 @@ class Arrays:
         return size_of(found[3] or found[1], self._types)[0]
 
     def path(self, i: Instruction) -> tuple[int, list[tuple[str, int]]]:
-        """How many bytes a pointer lies behind another: a number, and indices times their strides."""
+        """The bytes between two pointers: a number, and indices times their strides."""
         rest = _POINTER.sub("", i.text, count=1)
         kind = type_at(rest)
         words = rest[len(kind) :].split(", ")[2:]
@@ -302,7 +302,7 @@ class Arrays:
     def _part_of_matrix(
         self, i: Instruction, offset: int, indices: list[tuple[str, int]], size: int
     ) -> list[Instruction]:
-        """A pointer to what is known as the program runs: which matrix, and which part of it."""
+        """A pointer to a matrix and a part of it that are known as the program runs."""
         assert i.result
         out: list[Instruction] = []
 

@@ -14,9 +14,9 @@ from .lane_regions import Region, Regions
 LANES = 32
 _END = -1  # the exit of a region that ends the kernel
 SLOT_WORDS = 12  # as sync.h has them: of a lane, each 32 words behind the last
-# Attribute of what is the same for all lanes of a simdgroup, as an argument.
+# Attribute of values that are the same for all lanes of a simdgroup, as an argument.
 _FIXED = {"%v0": "ptr", "%v1": "ptr"}
-# What is kept, and slots.
+# Kept values, and slots.
 _PLACE = re.compile(r"%msl\.(?:[fo]\d+|s)(?![\w.$-])")
 # Calls that change nothing.
 _HARMLESS = {"@_msl_slot", "@_msl_lane", "@llvm.threadlocal.address.p0"}
@@ -27,7 +27,7 @@ class RegionCode:
 
     Args:
       symbol: the function to make.
-      group: the number of the metadata that marks what may be done for all lanes side by side.
+      group: the number of the metadata that marks accesses that may be done for all lanes side by side.
     """
 
     def __init__(
@@ -43,15 +43,15 @@ class RegionCode:
         self._symbol, self._function, self._uniform = symbol, function, uniform
         self._flow, self._regions, self._group, self._row = flow, regions, group, row
         self._number = {name: i for i, name in enumerate(regions.all)}
-        # Types of what is kept, each a variable of its own: what all code of whole simdgroups reads and writes by vectors can
-        # stay in registers, whatever happens to others.
+        # Types of kept values, each a variable of its own: values that all code of whole simdgroups reads and writes by
+        # vectors can stay in registers, whatever happens to others.
         self._fields: list[str] = []
-        self._shared: list[str] = []  # those of what lives once for all lanes
+        self._shared: list[str] = []  # those of values that live once for all lanes
         self._places: dict[str, list[str]] = {}  # region -> variables that its function is given
         self._allocas: dict[
             str, tuple[int, str]
         ] = {}  # value -> the field, and where a lane's lies in it
-        # Places of sums side by side: whose addresses nobody else has, so that they may stay in registers.
+        # Places of sums side by side: their addresses are used nowhere else, so that they may stay in registers.
         self._own: set[str] = set()
         self._kept: dict[
             str, tuple[int, str, bool]
@@ -66,7 +66,7 @@ class RegionCode:
         self._ahead: dict[str, Reads] = {
             name: ahead.of(region) for name, region in regions.all.items()
         }
-        self._behind: dict[str, list[str]] = {}  # block -> what to ask for the lines behind
+        self._behind: dict[str, list[str]] = {}  # block -> addresses to prefetch the lines behind
         for region in regions.all.values():
             self._behind |= ahead.behind(region)
         self.attributes = "0"  # the number of those of every function
@@ -149,7 +149,7 @@ class RegionCode:
             self._own.add(f"%msl.f{field}")
 
     def _place(self, field: int, one: bool, lane: str) -> str:
-        """The address of what is kept, of a lane if each has its own."""
+        """The address of a kept value, of a lane if each has its own."""
         if one:
             return f"getelementptr {self._shared[field]}, ptr %msl.o{field}, i64 0"
         return f"getelementptr {self._fields[field]}, ptr %msl.f{field}, i64 0, i64 {lane}"
@@ -224,7 +224,8 @@ class RegionCode:
         )
 
     def _once(self, region: Region) -> bool:
-        """Whether a region does the same in all lanes, and so is run once: it changes nothing but what they share."""
+        """Whether a region does the same in all lanes, and so is run once: it changes nothing but their shared
+        values."""
         if region.meeting or region.splits:
             return False
         inside = set(region.blocks)
@@ -356,7 +357,7 @@ class RegionCode:
         )
 
     def _loads(self, region: Region) -> list[Instruction]:
-        """Loads of what a simdgroup function gave all lanes: made once, before the loop over them."""
+        """Loads of a simdgroup function's result for all lanes: made once, before the loop over them."""
         return [
             i
             for name in region.blocks
@@ -365,8 +366,8 @@ class RegionCode:
         ]
 
     def _early_stores(self, region: Region) -> tuple[dict[str, list[str]], list[str]]:
-        """What phis of the next regions are set to, stored as soon as it is known: a store that is made in any case needs
-        no mask. Where there are several ways to one region, that has to wait for the way that is taken."""
+        """The values of phis of the next regions, stored as soon as they are known: an unconditional store needs no
+        mask. Where there are several ways to one region, that has to wait for the way that is taken."""
         inside = set(region.blocks)
         ways: dict[str, list[str]] = {}
         for name in region.blocks:
@@ -415,7 +416,7 @@ class RegionCode:
         return self._store(value, named(value, ".keep"), *self._kept[value])
 
     def _defined(self, value: str) -> list[str]:
-        """What follows where a value is computed."""
+        """The instructions after the definition of a value."""
         return self._keep(value) + self._early.get(value, [])
 
     def _written(self, i: Instruction, region: Region) -> str:
@@ -458,7 +459,7 @@ class RegionCode:
             if i.result:
                 lines += [f"  {line}" for line in self._defined(i.result)]
         lines += [f"  {line}" for line in kept]
-        # At the end, where it does not lie between what becomes one vector.
+        # At the end, where it does not lie between instructions that become one vector.
         for n, pointer in enumerate(self._behind.get(name, ())):
             line = "%" + named(name, f".line{n}")
             lines += [

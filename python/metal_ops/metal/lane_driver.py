@@ -1,4 +1,4 @@
-"""The code of a simdgroup, for lanes.py: what calls the functions of its regions for all lanes.
+"""The code of a simdgroup, for lanes.py: it calls the functions of its regions for all lanes.
 
 They are inlined into loops over the 32 lanes, which LLVM makes vectors of, where all lanes take part; where some do not, they
 are called for those that do.
@@ -13,7 +13,7 @@ from .lane_code import LANES, SLOT_WORDS, RegionCode
 from .lane_ir import Unrollable, replaced, size_of
 from .lane_regions import Region
 
-# What is said of a value that need not hold some turns later.
+# Flags of a value that may not hold some iterations later.
 _NOTHING_ELSE = re.compile(r"\b(?:nuw|nsw|nusw|exact|disjoint|nneg|samesign|inbounds) ")
 # Resolvers that are few instructions for whole simdgroups.
 _BY_VECTORS = re.compile(r"^@_ZN4_msl6reduceI.*[fij]Li32EEE")
@@ -38,12 +38,12 @@ class Simdgroup(RegionCode):
         self._fewer = self._with_fewer()
         loops = self._flow.loops.values()
         self._again = {name for name in self._places if any(name in body for body in loops)}
-        # What regions that run again and again have lives from turn to turn.
+        # Values of regions that run again and again that live from iteration to iteration.
         self._living = {place for name in self._again for place in self._places[name]}
         if any(self._regions.all[name].meeting for name in self._fewer):
             drivers = self._driver(self._symbol, True, True)
         else:
-            # Where all lanes meet whenever some do, code for a simdgroup of fewer is apart.
+            # Where all lanes come to a barrier whenever some do, code for a simdgroup of fewer is apart.
             drivers = self._driver(f"{self._symbol}_whole", True, False)
             drivers += self._driver(f"{self._symbol}_part", False, True)
             drivers += self._choice()
@@ -173,7 +173,7 @@ class Simdgroup(RegionCode):
         return f"call i32 {self._symbol}_{self._number[region.entry]}({arguments}) {how}"
 
     def _given(self, region: Region) -> list[str]:
-        """Loads what a region's function is given."""
+        """Loads the arguments of a region's function."""
         out = []
         for value in self._arguments[region.entry]:
             if value == "%msl.base" or value == "%v3" or value in self._fixed:
@@ -196,7 +196,7 @@ class Simdgroup(RegionCode):
         return out
 
     def _ask(self, region: Region) -> None:
-        """Asks memory for what a region will read some turns later."""
+        """Prefetches the memory that a region will read some iterations later."""
         reads = self._ahead[region.entry]
         made: dict[str, str] = {}
 
@@ -244,7 +244,7 @@ class Simdgroup(RegionCode):
                 )
 
     def _at(self, field: int, kind: str, value: str) -> str:
-        """The first lane's of what is kept."""
+        """The first lane's of a kept value."""
         one = value in self._phis and self._phis[value][2] and value not in self._kept
         one = one or value in self._kept and self._kept[value][2]
         at, got = self._new(), self._new()
@@ -259,7 +259,7 @@ class Simdgroup(RegionCode):
         return truth
 
     def _slots(self, region: Region, lane: str) -> list[str]:
-        """Loads what a simdgroup function left for a lane, and for all others too."""
+        """Loads the results that a simdgroup function left for a lane, and for all others too."""
         out = []
         for i in self._loads(region):
             slot, got = self._new(), self._new()
@@ -378,8 +378,8 @@ class Simdgroup(RegionCode):
         return f"[ {n}, %{label}.after ]"
 
     def _copied(self, region: Region) -> dict[str, tuple[str, int]]:
-        """Variables that a region is given -> copies, and their bytes: what a call has the address of lies in memory, and
-        what is read and written lane after lane."""
+        """Variables that a region is given -> copies, and their bytes: those whose address a call has lie in memory,
+        as do those that are read and written lane after lane."""
         copies = {}
         for place in self._places[region.entry]:
             if place == "%msl.s":
@@ -400,7 +400,8 @@ class Simdgroup(RegionCode):
         if self._regions.by_rows(region):
             words.append('"llvm.loop.vectorize.enable", i1 false')
         elif region.entry in self._again:
-            # What lives from turn to turn can stay in registers, where the loop's few steps are unrolled.
+            # Values that live from iteration to iteration can stay in registers, where the loop's few steps are
+            # unrolled.
             last = own + len(words) + 2
             words.append(f'"llvm.loop.vectorize.followup_vectorized", !{last}')
             words.append('"llvm.loop.unroll.runtime.disable"')
@@ -514,7 +515,7 @@ class Simdgroup(RegionCode):
             self._add(f"{step}:")
             mask, none = self._in_state(here), self._new()
             live, still = self._new(), self._new()
-            # Those that were never there have a state too, that of whoever was there before.
+            # Lanes that were never there have a state too, that of an earlier lane there.
             self._add(
                 f"{live} = load i32, ptr %msl.live",
                 f"{still} = and i32 {mask}, {live}",

@@ -1,4 +1,4 @@
-"""Control flow of a kernel's thread, for lanes.py: dominators, loops, and what is the same in all lanes of a simdgroup."""
+"""Control flow of a kernel's thread, for lanes.py: dominators, loops, and values that are uniform in a simdgroup."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Flow:
 
 
 def postorder(entry: str, succs: dict[str, list[str]]) -> list[str]:
-    """Of all that can be reached."""
+    """All nodes that can be reached."""
     out: list[str] = []
     seen = {entry}
     stack = [(entry, iter(succs[entry]))]
@@ -83,7 +83,7 @@ def postorder(entry: str, succs: dict[str, list[str]]) -> list[str]:
 
 
 def dominators(entry: str, order: list[str], preds: dict[str, list[str]]) -> dict[str, str]:
-    """Of each node the immediate one; `order` is reverse postorder."""
+    """For each node the immediate one; `order` is reverse postorder."""
     number = {name: i for i, name in enumerate(order)}
     idom = {entry: entry}
     changed = True
@@ -113,7 +113,7 @@ def dominators(entry: str, order: list[str], preds: dict[str, list[str]]) -> dic
 
 
 def postdominators(nodes: Iterable[str], succs: dict[str, list[str]]) -> dict[str, str]:
-    """Of each node the immediate one; '' is the end, where those without successors lead."""
+    """For each node the immediate one; '' is the end, where those without successors lead."""
     reverse: dict[str, list[str]] = {"": []}
     for name in nodes:
         reverse.setdefault(name, [])
@@ -128,7 +128,7 @@ def postdominators(nodes: Iterable[str], succs: dict[str, list[str]]) -> dict[st
 
 
 class Bits:
-    """How many of the low bits of a value are what differs between the lanes, of which the others are the same.
+    """How many of the low bits of a value differ between the lanes, while the others are the same.
 
     The lanes of a simdgroup have numbers from 32 n on: n is the same in all, and so is whether they are less than 64.
 
@@ -143,9 +143,9 @@ class Bits:
         self.asks_aligned = False
 
     def of(self, block: str, i: Instruction, joins: bool) -> int | None:
-        """Of an instruction's result; 0 if all lanes have the same, None if nothing is known."""
+        """The stride of an instruction's result; 0 if all lanes have the same, None if nothing is known."""
         low = self._of(block, i, joins)
-        # What grows in a loop would go on to.
+        # The next value of one that grows in a loop.
         return (
             None if low is not None and (low > 15 or low < self.low.get(i.result or "", 0)) else low
         )
@@ -230,9 +230,7 @@ class Bits:
         if value[0] != "%":
             number = _number(value)
             return 0 if number is None else (number & -number).bit_length() - 1 if number else 64
-        if (
-            value in within
-        ):  # a loop's own value: as aligned as what it begins with and what is added
+        if value in within:  # a loop's own value: as aligned as its first value and its increment
             return 64
         if value not in self._flow.function.defs or len(within) > 12:
             return 0
@@ -264,7 +262,7 @@ class Bits:
         return min(bits)
 
     def _is_threadgroup_width(self, load: Instruction) -> bool:
-        """Whether it reads launch->threadgroup_size[0]; the launch is the first member of what a thread is given."""
+        """Whether it reads launch->threadgroup_size[0]; the launch is the first member of a thread's argument."""
         defs = self._flow.function.defs
         at = defs.get(load.uses[0]) if load.uses else None
         if not self._rows or at is None or not load.text.startswith("load i32, "):
@@ -293,12 +291,12 @@ def _number(word: str) -> int | None:
 
 
 class Uniform:
-    """What is the same in all lanes that compute it at one time.
+    """Values that are the same in all lanes that compute them at one time.
 
     Attributes:
       divergent: the values that are not.
       branches: blocks that end in a branch on such a value.
-      loads: what a simdgroup function gave all lanes, as they read it.
+      loads: The results of a simdgroup function for all lanes, as they read them.
     """
 
     def __init__(self, flow: Flow, divergent: set[str], uniform_loads: set[str], rows: bool):

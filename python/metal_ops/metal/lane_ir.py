@@ -1,14 +1,14 @@
-"""A function of LLVM's textual IR in blocks and instructions, for lanes.py: what a value's type is and what uses it."""
+"""A function of LLVM's textual IR in blocks and instructions, for lanes.py: the types of values and their users."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
 
-# Calls at which lanes meet.
+# Calls that are barriers for lanes.
 BARRIER = "@_msl_barrier"
 SIMD = "@_msl_simd"
-# What lanes do to a simdgroup matrix, all at once.
+# The operations of lanes on a simdgroup matrix, all at once.
 MATRIX = "@_msl_matrix"
 
 
@@ -17,7 +17,7 @@ class Fallback(Exception):
 
 
 class Unrollable(Fallback):
-    """It may not, once the loops around its meetings are unrolled."""
+    """It may not, once the loops around its barriers are unrolled."""
 
 
 _NAME = r"%(?:\"[^\"]+\"|[\w.$-]+)"
@@ -36,7 +36,7 @@ _BINARY = frozenset(
 _CASTS = frozenset(
     "trunc zext sext fptrunc fpext fptoui fptosi uitofp sitofp ptrtoint inttoptr bitcast".split()
 )
-# What a region may compute anew rather than keep: no memory, and cheap.
+# Instructions that a region may compute anew rather than keep their results: no memory, and cheap.
 CHEAP = (_BINARY | _CASTS | {"icmp", "fcmp", "getelementptr", "select"}) - {
     *("udiv", "sdiv", "urem", "srem", "fdiv", "frem", "freeze")
 }
@@ -101,7 +101,7 @@ class Instruction:
     uses: list[str] = field(default_factory=list)
 
     def type(self) -> str:
-        """Of the result."""
+        """The type of the result."""
         rest = self.text[len(self.operation) :].lstrip()
         rest = rest[_FLAGS.match(rest).end() :]  # type: ignore[union-attr]
         operation = self.operation
@@ -137,14 +137,14 @@ class Instruction:
         raise Fallback(f"a value of '{self.operation}' is kept")
 
     def callee(self) -> str:
-        """What is called; '' if this is no call, or one through a pointer."""
+        """The function that is called; '' if this is no call, or one through a pointer."""
         if self.operation != "call":
             return ""
         found = _CALLEE.search(self.text)
         return found[1] if found else ""
 
     def incoming(self) -> list[tuple[str, str]]:
-        """Of a phi: values and the blocks that they come from."""
+        """For a phi: values and the blocks that they come from."""
         rest = self.text[len(self.type()) + 4 :]
         return [
             (value, block)
@@ -161,7 +161,7 @@ class Block:
     succs: list[str] = field(default_factory=list)
     preds: list[str] = field(default_factory=list)
     meeting: Instruction | None = None  # all that is in it
-    whole: bool = False  # of operations that all lanes do at once, and what is the same for all
+    whole: bool = False  # for operations that all lanes do at once, and for uniform values
 
     @property
     def phis(self) -> list[Instruction]:
@@ -180,7 +180,7 @@ def named(block: str, more: str) -> str:
 
 
 class Function:
-    """A function that is cut behind its meetings.
+    """A function that is cut behind its barriers.
 
     Attributes:
       blocks: by name, in the text's order.
@@ -195,7 +195,7 @@ class Function:
         body = re.sub(r"%(\d+)\b", r"%v\1", body)
         body = re.sub(r"(?m)^(\d+):", r"v\1:", body)
         self.head = head
-        self._last: dict[str, str] = {}  # a block -> what of it comes last, which phis have to name
+        self._last: dict[str, str] = {}  # a block -> its last piece, which phis have to name
         self.blocks: dict[str, Block] = {}
         self.arrays: dict[str, tuple[int, int]] = {}
         self.sums: dict[str, int] = {}
@@ -203,7 +203,7 @@ class Function:
         self.defs: dict[str, tuple[str, Instruction]] = {}
         self._parameters = {f"%v{i}" for i in range(parameters)}
         self.index()
-        self._last = {}  # phis name what comes last from now on
+        self._last = {}  # phis name the last pieces from now on
         self._part_ends()
         self.entry = next(iter(self.blocks))
 
@@ -242,7 +242,7 @@ class Function:
                 raise Fallback(f"'{operation}'")
 
     def _close(self, name: str, instructions: list[Instruction]) -> str:
-        """Adds a block, each meeting in it as a block of its own."""
+        """Adds a block, each barrier in it as a block of its own."""
         start, part, first = 0, 0, name
         for i, instruction in enumerate(instructions):
             if instruction.callee() in (BARRIER, SIMD):

@@ -1,8 +1,8 @@
-"""Operations on simdgroup matrices, for lanes.py: what all lanes do once, in blocks of their own.
+"""Operations on simdgroup matrices, for lanes.py: work that all lanes do once, in blocks of their own.
 
-A matrix is an array of a pair of elements that lies side by side with the other lanes' (lane_arrays.py): 64 elements in a row.
-The library's functions (whole_matrix.h) load, multiply and store those. What is the same in all lanes, as where a matrix is
-loaded from, stays with them.
+A matrix is an array of a pair of elements that lies side by side with the other lanes' (lane_arrays.py): 64 elements in
+a row. The library's functions (whole_matrix.h) load, multiply and store those. Uniform values, such as the place where
+a matrix is loaded from, stay with them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Operation:
 
     Attributes:
       pointers: d, a, b and c.
-      bytes: what a lane has of each; 0 where that is no matrix.
+      bytes: A lane's part of each; 0 where that is no matrix.
       line: elements from row to row.
       turned: whether rows are columns.
       whole: the function that does it for all lanes.
@@ -141,7 +141,7 @@ class Apart:
         }
 
     def _parts(self, block: Block) -> list[tuple[list[Instruction], bool]]:
-        """What is in a block, one behind the other: code and whether all of it is for all lanes at once."""
+        """The parts of a block, one behind the other: code and whether all of it is for all lanes at once."""
         code = block.instructions
         same = [self._same(block, i) for i in code]
         parts: list[tuple[list[Instruction], bool]] = []

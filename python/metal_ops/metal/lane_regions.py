@@ -1,7 +1,7 @@
-"""A kernel's thread cut into regions, for lanes.py: what runs from one meeting of the lanes to the next.
+"""A kernel's thread cut into parallel regions, for lanes.py: the code from one barrier of the lanes to the next.
 
-A region is entered at one block. Loops without meetings may be regions of their own too, so that each turn is made by all
-lanes, one next to the other, which a vector does in one step.
+A region is entered at one block. Loops without barriers may be regions of their own too, so that each iteration is made
+by all lanes, one next to the other, which a vector does in one step.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _ADDED = re.compile(
     r"(?:(?:zext|sext|trunc) (?:\w+ )*i\d+ (%\S+) to i\d+|(?:add|or) (?:\w+ )*i\d+ (%\S+), -?\d+)"
 )
 SIDE_BY_SIDE = 8  # accesses to one row, where a lane's vectors pay
-_STEPS = {"@_msl_lane": 1, "@_msl_slot": 4}  # of what these give, from lane to lane
+_STEPS = {"@_msl_lane": 1, "@_msl_slot": 4}  # the steps of their results from lane to lane
 
 
 @dataclass
@@ -82,7 +82,7 @@ class Regions:
         return set(self.between.get(name, ([], ""))[0])
 
     def _profits(self, header: str) -> bool:
-        """Whether a loop is to be run turn by turn, all lanes side by side."""
+        """Whether a loop is to be run iteration by iteration, all lanes side by side."""
         body = self._flow.loops[header]
         good = bad = 0
         for name in body:
@@ -169,8 +169,8 @@ class Regions:
         return base + index * size
 
     def by_rows(self, region: Region) -> bool:
-        """Whether most of what a region reads and writes lies side by side for a lane, and far apart from lane to lane: a
-        lane's vectors are better than vectors of lanes, which would be put together of as many accesses."""
+        """Whether most of a region's reads and writes lie side by side for a lane, and far apart from lane to lane:
+        a lane's vectors are better than vectors of lanes, which would be put together of as many accesses."""
         near, far = 0, Counter[tuple[str, str]]()
         for name in region.blocks:
             for i in self._blocks[name].instructions:
@@ -184,7 +184,7 @@ class Regions:
         return sum(n for n in far.values() if n >= SIDE_BY_SIDE) > near
 
     def origin(self, pointer: str) -> tuple[str, str]:
-        """What an address is a constant behind: a pointer, and an index."""
+        """The base of an address at a constant offset: a pointer, and an index."""
         defs, index = self._flow.function.defs, ""
         while pointer in defs:
             i = defs[pointer][1]
@@ -243,7 +243,7 @@ class Regions:
             region.splits = False
 
     def _joins_inside(self, name: str, join: str, inside: set[str], entry: str) -> bool:
-        """Whether the paths from a branch meet before any leaves the region."""
+        """Whether the paths from a branch join before any leaves the region."""
         if join not in inside or join == entry:
             return False
         ahead, seen = list(self._flow.succs[name]), set()
@@ -275,8 +275,8 @@ class Regions:
         }
 
     def _part(self) -> tuple[str, str] | None:
-        """Finds, for each region where lanes part, where they meet again; returns one for which that is too difficult,
-        and why."""
+        """Finds, for each region where lanes part, where they join again; returns one for which that is too
+        difficult, and why."""
         self.between: dict[str, tuple[list[str], str]] = {}
         succs = {n: [e for e in r.exits if e] for n, r in self.all.items()}
         post = postdominators(self.all, self._to_the_end(succs))

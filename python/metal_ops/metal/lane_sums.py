@@ -1,9 +1,9 @@
 """Sums of a thread as vectors of sums, for lanes.py: where many terms at once are added to an element of an array.
 
-A thread that multiplies a row of its own adds 16 products to sums[n], turn after turn. The optimiser makes a vector of the products,
-and adds that up in each turn, if at all: where several sums have a factor in common it leaves them to scalars. Here an element becomes
-as many sums as there are terms, which lie side by side: those are vectors from the first load to the store, and are added up
-where somebody reads the element.
+A thread that multiplies a row of its own adds 16 products to sums[n], iteration after iteration. The optimiser makes a
+vector of the products, and adds that up in each iteration, if at all: where several sums have a factor in common it
+leaves them to scalars. Here an element becomes as many sums as there are terms, which lie side by side: those are
+vectors from the first load to the store, and are added up where the element is read.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def worth_a_look(text: str) -> bool:
 
 @dataclass
 class _Cell:
-    """A sum that lies in registers, from turn to turn of a loop.
+    """A sum that lies in registers, from iteration to iteration of a loop.
 
     Attributes:
       values: one of which is the sum at any time.
@@ -103,7 +103,7 @@ class Cells:
                         self.all[named(phi.result, ".cell")] = cell
 
     def _of(self, start: str, body: set[str]) -> _Cell | None:
-        """What a value becomes inside of a loop; None if it is no sum of many terms at a time."""
+        """The form of a value inside of a loop; None if it is no sum of many terms at a time."""
         cell, ahead, sums = _Cell({start}), [start], 0
         while ahead:
             value = ahead.pop()
@@ -156,7 +156,7 @@ class Cells:
         return terms
 
     def _one_at_a_time(self, cell: _Cell) -> bool:
-        """Whether a variable would hold what is used, wherever it is."""
+        """Whether a variable would hold the used value, wherever it is."""
         starts: dict[str, str | None] = {}
         ends: dict[str, str | None] = {}
         for name in self._flow.order:
@@ -314,7 +314,8 @@ class Sums:
         return names
 
     def _pays(self, array: _Array, flow: Flow, regions: Regions) -> bool:
-        """Whether a lane has vectors of its own where terms are added, turn after turn, and the sums are asked for elsewhere."""
+        """Whether a lane has vectors of its own where terms are added, iteration after iteration, and the sums are
+        asked for elsewhere."""
         blocks = {addition.block for addition in array.additions}
         if not all(b in regions.of and regions.by_rows(regions.all[regions.of[b]]) for b in blocks):
             return False
@@ -349,8 +350,8 @@ class Sums:
         self._function.index()
 
     def _tie(self, addition: _Addition) -> None:
-        """Leaves products as they are written: the optimiser would put the factors of each term in an order of its own, and what
-        has several is no vector then."""
+        """Leaves products as they are written: the optimiser would put the factors of each term in an order of its
+        own, and a product of several is no vector then."""
         for term in addition.terms:
             i = self._function.defs[term][1] if term in self._function.defs else None
             if i and i.operation == "fmul":

@@ -1,7 +1,7 @@
 """Short vectors taken apart, for lanes.py: a loop over lanes with one in it does not become a loop over vectors of lanes.
 
-The optimiser makes them where pairs are copied as 8 bytes. Those that only hold numbers together go; what is computed or
-accessed as a vector stays.
+The optimiser makes them where pairs are copied as 8 bytes. Those that only hold numbers together go; values that are
+computed or accessed as a vector stay.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Vectors:
             for i in block.instructions
             if i.result and (_INSERT.match(i.text) or self._phi(i) or self._cast(i))
         }
-        # Who is with one that stays, stays.
+        # Values with one that stays, stay.
         while stay := self._staying():
             for value in stay:
                 del self._all[value]
@@ -99,7 +99,7 @@ class Vectors:
         return out
 
     def _scalar(self, value: str) -> str:
-        """What a value is that was taken out of a vector."""
+        """The vector's element that a value was taken from."""
         while value in self._function.defs:
             found = _EXTRACT.match(self._function.defs[value][1].text)
             if not found or found[1] not in self._all:

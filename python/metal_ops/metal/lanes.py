@@ -1,12 +1,12 @@
-"""Kernels whose threads meet, as loops over the lanes of a simdgroup instead of a fiber a thread.
+"""Kernels with barriers, as loops over the lanes of a simdgroup instead of a fiber per thread.
 
-clang -O1 makes one function of a thread (cpu.py's wrappers have it as _msl_thread<n>, its position an argument). It is cut
-into regions at the meetings (barriers and functions over simdgroups), and each becomes a loop over the 32 lanes, which the
-optimiser then makes vectors of. What lives across regions is kept in arrays of a value a lane, or once where it is the same
-for all. The simdgroups of a threadgroup have a fiber each.
+clang -O1 makes one function of a thread (cpu.py's wrappers have it as _msl_thread<n>, its position an argument). It is
+cut into parallel regions at the barriers (those of the source and functions over simdgroups), and each becomes a loop
+over the 32 lanes, which the optimiser then vectorises. Values that live across regions are kept in arrays of one value
+per lane, or once where they are uniform. The simdgroups of a threadgroup have a fiber each.
 
-A kernel stays with a fiber a thread where some lanes may pass by a barrier that others wait at, or go round a loop of
-meetings at different times.
+A kernel falls back to a fiber per thread where some lanes may pass by a barrier that others wait at, or go round a loop
+of barriers at different times.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ def forced() -> bool:
 
 
 def by_fibers(text: str, kernels: set[int] | None = None) -> str:
-    """Leaves kernels, all if none are named, to fibers. The others' constants stay without a value: what the optimiser knew
-    of them now would hold whatever is found out about rows and barriers."""
+    """Leaves kernels, all if none are named, to fibers. The others' constants stay without a value: the optimiser's
+    present knowledge of them would hold whatever is found out about rows and barriers."""
 
     def decide(match: re.Match[str]) -> str:
         if kernels is not None and int(match[2]) not in kernels:
@@ -89,7 +89,7 @@ def by_lanes(text: str, target: str) -> tuple[list[str], dict[int, str]]:
     lower(text, numbers, False)
     if not left:
         return made, {}
-    # What a loop keeps in arrays may be the same for all lanes, which is seen where the loop is unrolled.
+    # Values that a loop keeps in arrays may be the same for all lanes, which is seen where the loop is unrolled.
     if again := {number for number, why in left.items() if isinstance(why, Unrollable)}:
         lower(rest(again), again, True)
     # A struct in memory, as it has matrices, may decide where lanes go.
@@ -106,7 +106,7 @@ def by_lanes(text: str, target: str) -> tuple[list[str], dict[int, str]]:
 def _lightly_optimised(text: str, target: str, unrolled: bool) -> str:
     """Everything that a thread calls in one function, and that simplified."""
     text = re.sub(r"(?m)^define internal (void @_msl_thread\d+\()", r"define hidden \1", text)
-    # Not what calls the simdgroups: those functions stay apart.
+    # Not the callers of the simdgroups: those functions stay apart.
     keep = r"(?!.*@(?:_ZL?\d*)?_msl_(?:inner|run|set|simdgroup|scratch)\w*\()"
     apart = re.findall(r"(?m)^attributes #(\d+) = \{.*\b(?:noinline|optnone)\b.*\}$", text)
     keep += "".join(rf"(?!.*\) #{number}\b)" for number in apart)
@@ -154,7 +154,7 @@ class _Module:
         self._attributes = 1 + max(
             map(int, re.findall(r"(?m)^attributes #(\d+) = ", text)), default=-1
         )
-        # Functions that meet, directly or not.
+        # Functions with barriers, directly or not.
         bodies = dict(
             re.findall(r"^define [^@]*(@(?:\"[^\"]+\"|[\w.$-]+))\((.*?^})\n", text, re.M | re.S)
         )
@@ -238,7 +238,8 @@ class _Module:
                     raise Fallback(f"a call that is not inlined: {i.text[:80]}")
         reads = {u for b in function.blocks.values() for i in b.instructions for u in i.uses}
         position = bool(reads & {"%v3", "%v4", "%v5"})
-        # Who asks for x alone has threadgroups of one row: no code of their own for any others, which go by fibers.
+        # Kernels that ask for x alone have threadgroups of one row: no code of their own for any others, which go by
+        # fibers.
         rows = [True, False] if reads & {"%v4", "%v5"} else [True]
         lines: list[str] = []
         out: list[str] = []
@@ -313,7 +314,7 @@ def _analysed(
 
 
 def _same_loads(function: Function) -> set[str]:
-    """Loads of what a simdgroup function gave, where all lanes get the same."""
+    """Loads of a simdgroup function's result, where all lanes get the same."""
     slots = {v for v, (_, i) in function.defs.items() if i.callee() == "@_msl_slot"}
     slots |= {  # and their other words
         v
@@ -388,7 +389,7 @@ def _inductions(function: Function, flow: Flow, uniform: Uniform, regions: Regio
 
 
 def _entry(number: int, both: bool, aligned: bool, position: bool, attributes: int) -> str:
-    """What the scheduler calls: finds out which lanes there are, and where."""
+    """The function that the scheduler calls: finds out which lanes there are, and where."""
     at = "".join(
         f"  %{name}.at = getelementptr i8, ptr %1, i64 {24 + 4 * i}\n  %{name} = load i32, ptr %{name}.at\n"
         for i, name in enumerate(("sx", "sy", "sz"))

@@ -174,7 +174,7 @@ class Kernel:
 
         Raises:
           Fault: in the checked library, an access out of range.
-          ValueError: the library has not the kernel's code, or it is a function for tables.
+          ValueError: the library does not have the kernel's code, or it is a function for tables.
         """
         if self.absent:
             raise ValueError(
@@ -249,7 +249,7 @@ class Library:
     """A loaded .metallib: kernels by name.
 
     Args:
-      path: the file. It is native code: load only what you would run.
+      path: the file. It is native code: load only files that you would run.
       checked: its bounds-checked kernels instead of the fast ones.
       wide: its code for wider vectors, of kernels that have some, where this processor has those; as the runtime does.
 

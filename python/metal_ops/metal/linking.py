@@ -22,7 +22,7 @@ def link(
     Args:
       objects: their content.
       target: the processor.
-      later: what deferred.index() says of them.
+      later: The result of deferred.index() for them.
       checked: whether some describe checked kernels, and between them all of these.
 
     Raises:
@@ -88,7 +88,7 @@ def link(
 
 
 def _profile_runtime() -> list[str]:
-    """What counters need, and that a library which writes them in the end stays until then."""
+    """The library that counters need; one that writes them in the end stays until then."""
     folder = toolchain.resources() / "lib"
     for place in (
         *folder.glob("linux/libclang_rt.profile-*"),
@@ -114,7 +114,7 @@ def _text_object(text: str, work: Path) -> Path:
 def _library_object(
     target: str, checked: bool, wide: bool, extras: dict[str, bool], work: Path
 ) -> Path:
-    """library.cc, which every .metallib carries, compiled once a machine, as a file in `work`."""
+    """library.cc, which every .metallib carries, compiled once per machine, as a file in `work`."""
     host = toolchain.host_cpu() if target == "native" else ""
     name = f"library-{toolchain.cache_key(target, str(checked), str(wide), str(extras), host)}.o"
     whole = work / "library.o"

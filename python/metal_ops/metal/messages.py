@@ -1,4 +1,4 @@
-"""The compiler's messages: where and what, in MSL's words, as clang prints them."""
+"""The compiler's messages: source locations and errors, in MSL's words, as clang prints them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-# What clang says, in MSL's words.
+# Clang's messages, in MSL's words.
 WORDS = [
     (re.compile(r"\b__global_device\b"), "device"),
     (re.compile(r"\bconst __global_host\b"), "constant"),

@@ -1,7 +1,8 @@
-"""Libraries of many kernels whose code is made when a pipeline asks for it; what describes the kernels is there at once.
+"""Libraries of many kernels whose code is made when a pipeline asks for it; the kernels' descriptions are there at
+once.
 
-Nothing but the cache is kept between the calls: the rewritten source, of which the front end makes IR of what is asked for,
-and each object that was made, which the next library of the same source has from the beginning.
+Only the cache is kept between the calls: the rewritten source, from which the front end makes IR of the kernels that
+are asked for, and each object that was made, which the next library of the same source has from the beginning.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ def compile_library(
 ) -> tuple[bytes, str]:
     """A .metallib of one source, and the warnings.
 
-    A library of few kernels has the code of all of them. One of many has, of those that nobody asked for so far, what
-    describes them (METALLIB_KERNEL_ABSENT).
+    A library of few kernels has the code of all of them. One of many has the descriptions (METALLIB_KERNEL_ABSENT) of
+    those that were not asked for so far.
 
     Args:
       file: the source's path, which messages name.
@@ -73,12 +74,12 @@ def compile_objects(
 
 @dataclass
 class _Module:
-    """What was read in a source, as the cache keeps it.
+    """The parsed source, as the cache keeps it.
 
     Attributes:
       text: the rewritten source.
       wrappers: the fields of Wrappers.
-      tables: IR of what describes the kernels.
+      tables: IR of the kernels' descriptions.
       names: those of the kernels.
       constants: the names of the function constants.
       said: the warnings.
@@ -111,7 +112,7 @@ def _of(module: _Module, one: Unit, kernels: Sequence[str], work: Path) -> list[
         variants = one.variants
         data = cpu.compile_parts(parts, module.names, module.constants, one.target, variants, work)
         cache.write(entry, data)
-        # Two processes at once may forget what the other one made: it is made again then.
+        # Two processes at once may forget the other's objects: they are made again then.
         cache.write(f"{one.key}.index", json.dumps([*_index(one), [entry, wanted]]).encode())
     return [data]
 

@@ -1,4 +1,4 @@
-"""Elements: `this` of a member function knows no address space here, and so does not what operator[] returns.
+"""Elements: `this` of a member function knows no address space here, and so does not the result of operator[].
 
 &x[i].y[j]             the pointer is given the address space of x, as MSL's operator[] of that space gives it
 device T& r = x[i];    so is the reference
@@ -15,7 +15,7 @@ COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.S)
 
 
 def elements(source: FlatText, names: set[str], helped: frozenset[tuple[int, str]]) -> None:
-    """Wraps `&` and its operand, and what becomes a reference.
+    """Wraps `&` and its operand, and values that become a reference.
 
     Args:
       names: the program's member functions of which one stands for those of all address spaces, `]` for operator[].
@@ -41,7 +41,7 @@ def elements(source: FlatText, names: set[str], helped: frozenset[tuple[int, str
 
 
 def elements_around(source: FlatText, offset: int) -> set[tuple[int, str]]:
-    """Offsets of what `elements` may wrap in the statement around `offset`, and how."""
+    """Offsets of the values that `elements` may wrap in the statement around `offset`, and how."""
     tokens = source.tokens
     i = bisect_left(tokens, offset, key=lambda token: token.start)
     if i == len(tokens):
@@ -63,7 +63,7 @@ def elements_around(source: FlatText, offset: int) -> set[tuple[int, str]]:
 
 
 class _Operand:
-    """A name or a parenthesis with what is behind it, from token i on: the operand of a `&`, or a whole expression.
+    """A name or a parenthesis with its suffixes, from token i on: the operand of a `&`, or a whole expression.
 
     Attributes:
       end: index of the token behind it.
@@ -94,7 +94,7 @@ class _Operand:
             self.place = ""
 
     def _follow(self) -> None:
-        """What stands behind the first name or parenthesis."""
+        """The suffixes of the first name or parenthesis."""
         tokens, source = self._source.tokens, self._source
         while self.end < len(tokens):
             i, text = self.end, tokens[self.end].text

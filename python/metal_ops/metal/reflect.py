@@ -139,7 +139,7 @@ class _Reader:
         return None
 
     def _kernel(self, name: str, function: Any, where: Any) -> Kernel:
-        """A kernel of this function; `where`: the function or what instantiates its template."""
+        """A kernel of this function; `where`: the function or the instantiation of its template."""
         place = self._tree.place(where.location) or Place("?", 0, 0)
         kernel = Kernel(name, "::" + self._tree.qualified(where), place, number("MAX_THREADS"))
         annotations = self._tree.annotations(function)
@@ -294,7 +294,7 @@ class _Reader:
         if type_.get_canonical().kind != self._tree.types.RECORD or declared.get_definition():
             return False
         if not self._tree.is_users(declared):
-            return False  # packed_vec<T, 3> is a specialisation of what is only declared
+            return False  # packed_vec<T, 3> is a specialisation of a template that is only declared
         template = self._tree.template(declared)
         return template is None or template.get_definition() is None
 
@@ -311,7 +311,7 @@ class _Reader:
         return not any(True for _ in canonical.get_fields()) and all(map(self._is_empty, bases))
 
     def _index(self, parameter: Any, own: dict[str, str], kind: str) -> int | None:
-        """What the attribute says; -1 without one, None after a message."""
+        """The number in the attribute; -1 without one, None after a message."""
         text = own.get(attribute_of(kind))
         if text is None:
             return -1
@@ -341,7 +341,7 @@ class _Reader:
         type_name: str,
         written: bool,
     ) -> Argument | None:
-        """What kernels take by value and not by address."""
+        """Arguments that kernels take by value and not by address."""
         for attribute in (limits().keys() - {attribute_of(kind)}) & own.keys():
             self._tree.say(
                 parameter,

@@ -1,4 +1,4 @@
-"""What a shader file holds, as the back ends read it: kernels, their arguments, function constants."""
+"""The contents of a shader file, as the back ends read it: kernels, their arguments, function constants."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Constant:
 
 @dataclass
 class Reflection:
-    """What the wrappers need to know, and the messages."""
+    """The facts that the wrappers need, and the messages."""
 
     kernels: list[Kernel]
     constants: list[Constant]
@@ -73,7 +73,7 @@ class Reflection:
 
 
 def attribute_of(kind: str) -> str:
-    """Which attribute numbers arguments of this kind."""
+    """The attribute that numbers arguments of this kind."""
     return "buffer" if kind in ("DEVICE", "CONSTANT", "TABLE") else kind.lower()
 
 

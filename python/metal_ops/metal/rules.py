@@ -1,4 +1,4 @@
-"""What C++ allows and MSL does not, in all code that the user wrote, and the sentences that say so."""
+"""Constructs that C++ allows and MSL does not, in all code that the user wrote, and their error messages."""
 
 from __future__ import annotations
 

@@ -10,11 +10,12 @@ from .flat import FlatText
 class Source(FlatText):
     """A flat text, its rewritten form (`text`), and the way back from there to the user's files.
 
-    What C++ has no grammar for is replaced, each time within its line, and macros stay as written: lines and columns do too.
+    Syntax that C++ does not have is replaced, each time within its line, and macros stay as written: lines and columns
+    do too.
 
     Args:
-      original: what `flatten` returns.
-      helps: offsets into it, and what clang needs there.
+      original: The result of `flatten`.
+      helps: offsets into it, and the help that clang needs there.
     """
 
     def __init__(self, original: str, helps: frozenset[tuple[int, str]] = frozenset()):

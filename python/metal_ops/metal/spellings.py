@@ -1,4 +1,5 @@
-"""What MSL spells in another way than C++: member functions of address spaces, arrays as parameters, literals, ?:."""
+"""Constructs that MSL spells in another way than C++: member functions of address spaces, arrays as parameters,
+literals, ?:."""
 
 from __future__ import annotations
 
@@ -41,7 +42,7 @@ class _Member:
     opens: int
     space: int
     key: tuple[int, str]
-    returned: tuple[str, ...]  # the address spaces in what it returns
+    returned: tuple[str, ...]  # the address spaces in its return type
 
 
 def member_spaces(source: FlatText) -> set[str]:
@@ -101,7 +102,7 @@ def _members(source: FlatText) -> list[_Member]:
 
 
 def _member_key(source: FlatText, close: int, constant: bool) -> tuple[int, str]:
-    """What twins have in common: all but the address spaces, up to the parenthesis that closes the parameters."""
+    """The text that twins share: all but the address spaces, up to the parenthesis that closes the parameters."""
     tokens = source.tokens
     start, opens = source.statement_start(close), _opening(source, close)
     words = [t.text for t in tokens[start:opens] if t.text not in (*SPACES, "const")]
@@ -136,7 +137,7 @@ def _definition_end(source: FlatText, i: int) -> int:
 
 
 def _return_places(source: FlatText, first: int, last: int, space: str) -> None:
-    """What a member function returns a reference to, or a pointer, lies where the object does: clang cannot know."""
+    """A reference or pointer that a member function returns lies where the object does: clang cannot know."""
     tokens = source.tokens
     for i in range(first, last):
         if tokens[i].text != "return":
@@ -173,7 +174,7 @@ def coherent(source: FlatText) -> None:
         if words[1] == "(" and words[2] in COHERENCE and words[3] == ")":
             end = i + 3
         elif not {words[1], tokens[i - 1].text} & {"device", "const", "volatile"}:
-            continue  # somebody's own name
+            continue  # a name of the user's own
         source.replace(token.start, tokens[end].end, "", token.directive)
     for i, token in enumerate(tokens):  # texture2d<float, access::write, memory_coherence_device>
         if token.text.startswith("memory_coherence_") and tokens[i - 1].text == ",":
@@ -307,14 +308,14 @@ def _caller(source: FlatText, i: int) -> str:
 
 
 def helps(source: FlatText, helped: frozenset[tuple[int, str]]) -> None:
-    """Wraps what stands at these offsets into calls of the library's function, where clang is at a loss without:
+    """Wraps the expressions at these offsets into calls of the library's function, where clang is at a loss without:
 
     copied: the operands of a ?:, a vector and one in const device or constant memory, which have no common type;
     beside_bfloat: those of a ?:, a bfloat and an integer, which have two;
     braced: a vector's initial values, fewer than it has components or of several types.
     """
     tokens = source.tokens
-    functions = dict(sorted(helped, reverse=True))  # what copies as well comes last
+    functions = dict(sorted(helped, reverse=True))  # functions that copy as well come last
     for i, token in enumerate(tokens):
         function = functions.get(token.start)
         if function == "braced":

@@ -14,7 +14,7 @@ from .source import Source
 from .spellings import conditionals_around
 
 MAIN = "shader.metal"
-# What clang says where it needs a function of the library: spellings.helps.
+# Clang's messages where it needs a function of the library: spellings.helps.
 HELPS = {
     re.compile("incompatible operand types "): "copied",
     re.compile("conditional expression is ambiguous; "): "beside_bfloat",
@@ -53,8 +53,8 @@ class SyntaxTree:
     def _prototypes(self) -> Any:
         """libclang's functions that are called for every node, as they are.
 
-        Most of the time that a large file took went into what the bindings do around them: a callback and a null cursor
-        for every child, a comparison with that for whatever is referenced.
+        Most of the time of a large file went into the bindings' overhead: a callback and a null cursor for every child,
+        a comparison with that for every reference.
         """
         cursor, type_ = self.bindings.Cursor, self.bindings.Type
         self._callback = ctypes.CFUNCTYPE(ctypes.c_int, cursor, cursor, ctypes.py_object)
@@ -76,12 +76,12 @@ class SyntaxTree:
         library, unit = self._library, self.unit
 
         def take(child: Any, _: Any, into: list[Any]) -> int:
-            child._tu = unit  # as the bindings do: whoever has a node keeps its file
+            child._tu = unit  # as the bindings do: each node keeps its file
             into.append(child)
             return 1  # CXChildVisit_Continue
 
         taken = self._callback(take)
-        # What a function of ctypes returns has no type for mypy; int() around it would be called for every node.
+        # The result of a function of ctypes has no type for mypy; int() around it would be called for every node.
         return lambda parent, into: library.clang_visitChildren(parent, taken, into)  # type: ignore[no-any-return]
 
     def children(self, cursor: Any) -> list[Any]:
@@ -93,8 +93,8 @@ class SyntaxTree:
     def below(self, top: Any, kinds: frozenset[int]) -> list[tuple[Any, int]]:
         """The nodes of some kinds that are anywhere in a node, in the order of the text, and the kinds of their parents.
 
-        Classes in it are left out: what is called of theirs is a function of its own. In an assignment that clang defines,
-        `T& operator=(T&&)`, libclang finds all of class T.
+        Classes in it are left out: their called functions are functions of their own. In an assignment that clang
+        defines, `T& operator=(T&&)`, libclang finds all of class T.
         """
         unit, classes = self.unit, self._classes
 
@@ -111,7 +111,7 @@ class SyntaxTree:
         return found
 
     def referenced(self, cursor: Any) -> Any:
-        """What a node refers to, None if that is nothing."""
+        """The node that a node refers to, None if there is none."""
         target = self._library.clang_getCursorReferenced(cursor)
         if target._kind_id in self._nothing:
             return None
@@ -182,7 +182,7 @@ class SyntaxTree:
             if severity == "error" and place:
                 spelled = self.spelled_offset(diagnostic.location)
                 self._help(text, spelled)
-                if text.startswith(PLACES):  # in a macro's body, or in what the macro was given
+                if text.startswith(PLACES):  # in a macro's body, or in a macro's argument
                     location = diagnostic.location
                     used = self.source.flat_offset(location.line, location.column)
                     self.helps |= elements_around(self.source, spelled)
@@ -203,12 +203,12 @@ class SyntaxTree:
         return errors
 
     def _help(self, text: str, offset: int) -> None:
-        """Notes what an error may come from."""
+        """Notes the possible cause of an error."""
         for said, how in HELPS.items():
             if said.match(text):
                 self.helps.add((offset, how))
                 return
-        # Of two bfloats in different address spaces ?: makes a float, which is no bfloat without a cast.
+        # ?: of two bfloats in different address spaces makes a float, which is no bfloat without a cast.
         if text.startswith(("no viable ", "no matching ")):
             self.helps |= {(at, "copied") for at in conditionals_around(self.source, offset)}
 
@@ -254,7 +254,7 @@ class SyntaxTree:
         return self.bindings.conf.lib.clang_getSpecializedCursorTemplate(cursor)
 
     def annotations(self, cursor: Any) -> dict[str, str]:
-        """What the rewriting has noted at a declaration: attribute -> its arguments' text."""
+        """The rewriter's notes at a declaration: attribute -> its arguments' text."""
         out = {}
         for child in self.children(cursor):
             if child.kind == self.kind.ANNOTATE_ATTR and child.spelling.startswith("msl."):
@@ -291,5 +291,5 @@ class SyntaxTree:
         return name
 
     def words(self, start: int, end: int) -> str:
-        """What is written there; "" where that is no short piece of text."""
+        """The text there; "" where that is no short piece of text."""
         return self.source.text[start:end] if 0 <= start < end < start + 2000 else ""

@@ -10,7 +10,7 @@ _TEXTURE = re.compile(r"(?:const )?metal::((?:texture|depth)\w+|sampler)(?:<(.*)
 
 
 def texture_type(canonical: str) -> str | None:
-    """E.g. "texture2d<float, access::read>" or "sampler", from what clang calls the type; None for other types."""
+    """E.g. "texture2d<float, access::read>" or "sampler", from clang's name of the type; None for other types."""
     found = _TEXTURE.fullmatch(canonical)
     if not found:
         return None

@@ -30,11 +30,11 @@ NO_STAGE = {
 }
 
 
-# Processors with AVX-512. What a shader's pragma asks to be compiled for them too is what other targets lack.
+# Processors with AVX-512. A shader's pragma asks for a second object for them, in case the first target lacks it.
 WIDE = "x86-64-v4"
 NARROW = ("x86-64", "x86-64-v2", "x86-64-v3")
 
-# What defines the language here. One list for the precompiled prelude, for the syntax tree and for the code.
+# The flags that define the language here. One list for the precompiled prelude, for the syntax tree and for the code.
 LANGUAGE = [
     "-std=gnu++17",
     "-fdeclspec",  # swizzles are properties
@@ -68,7 +68,7 @@ FAST = [
 
 
 def program(name: str, variable: str, package: str) -> str:
-    """A tool of LLVM 19, or what an environment variable names.
+    """A tool of LLVM 19, or the one in an environment variable.
 
     Raises:
       CompileError: it is not there; the sentence names the package.
@@ -88,7 +88,7 @@ def program(name: str, variable: str, package: str) -> str:
 
 @functools.cache
 def clang() -> str:
-    """The compiler, clang++ 19 or what METAL_OPS_CLANG names."""
+    """The compiler, clang++ 19 or the one in METAL_OPS_CLANG."""
     return program("clang++-19", "METAL_OPS_CLANG", "clang-19")
 
 
@@ -189,7 +189,7 @@ def code_flags(target: str, fast_math: bool) -> list[str]:
 
 @functools.cache
 def attributes(target: str) -> str:
-    """What functions that are compiled for a processor say of it in IR."""
+    """The attributes of functions in IR that are compiled for a processor."""
     command = [clang(), "-x", "c", "-", "-S", "-emit-llvm", "-o", "-", *march(target)]
     text = run(command, "clang", "void f(void) {}\n")
     found = re.findall(r'"(?:prefer-vector-width|target-cpu|target-features)"="[^"]*"', text)
@@ -198,7 +198,7 @@ def attributes(target: str) -> str:
 
 @functools.cache
 def host_cpu() -> str:
-    """What `-march=native` means on this machine, as a key for the cache."""
+    """The meaning of `-march=native` on this machine, as a key for the cache."""
     said = subprocess.run(
         [clang(), "-march=native", "-x", "c", "-", "-###", "-c"],
         input="",
@@ -209,7 +209,7 @@ def host_cpu() -> str:
 
 
 def cache_key(*parts: str) -> str:
-    """A name for what was made from `parts` by this compiler and this library."""
+    """A name for the result of `parts` by this compiler and this library."""
     digest = hashlib.sha256(_library_digest().encode())
     for part in parts:
         digest.update(part.encode() + b"\0")
@@ -230,7 +230,7 @@ def run(command: list[str], what: str, text: str | None = None) -> str:
 
 
 def prelude(target: str, fast_math: bool, folder: Path) -> Path:
-    """The precompiled metal_stdlib for these flags, made once a machine, as a file in `folder`."""
+    """The precompiled metal_stdlib for these flags, made once per machine, as a file in `folder`."""
     cpu = host_cpu() if target == "native" else ""
     return prelude_of(code_flags(target, fast_math), folder, cpu)
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from .errors import CompileError
 from .reflection import Constant, Kernel, Reflection, constant_of, data_type
 
-# Before a source of which some kernels are wanted. Of an inline function that nobody calls the front end makes nothing, and
-# of a template's instances that nobody wants there is no more than the type.
+# Before a source of which some kernels are wanted. The front end makes nothing of an inline function that is not
+# called, and only the type of a template's instances that are not used.
 _SOME = """#undef kernel
 #define kernel inline __attribute__((annotate("msl.kernel")))
 #undef _MSL_INSTANCE_
@@ -31,10 +31,10 @@ class Wrappers:
     """The wrappers of one source.
 
     Attributes:
-      head: what all kernels need.
+      head: The text that all kernels need.
       callees: how each kernel's function is named.
-      code: by kernel, what runs it and describes it.
-      tables: by kernel, what describes it, without its code (METALLIB_KERNEL_ABSENT).
+      code: By kernel, the text that runs it and describes it.
+      tables: By kernel, its description, without its code (METALLIB_KERNEL_ABSENT).
     """
 
     head: str
@@ -53,15 +53,15 @@ class Wrappers:
         return "".join([*wanted, _SOME, text, self.head, *(self.code[n] for n in numbers)])
 
     def described(self, text: str) -> str:
-        """The rewritten shader and what describes its kernels."""
+        """The rewritten shader and the descriptions of its kernels."""
         return "".join([_SOME, text, self.head, *self.tables])
 
 
 def wrappers(reflection: Reflection) -> Wrappers:
-    """What stands behind a source.
+    """The text behind a source.
 
     Raises:
-      CompileError: an argument is enabled by what is no function constant.
+      CompileError: an argument is enabled by a name that is no function constant.
     """
     used = [c for c in reflection.constants if c.index is not None]
     derived = [c for c in reflection.constants if c.index is None]
@@ -107,7 +107,7 @@ def _storage(constant: Constant) -> str:
 
 
 def _constants_table(number: int, kernel: Kernel, used: list[Constant]) -> str:
-    """The file's constants, in whose order a launch has their values, and what they are to the kernel."""
+    """The file's constants, in whose order a launch has their values, and their names in the kernel."""
     if not used:
         return ""
     rows = []
@@ -142,7 +142,7 @@ def _set_constants(used: list[Constant], derived: list[Constant]) -> str:
 
 
 def _code(number: int, kernel: Kernel, told: bool, reflection: Reflection) -> str:
-    """What runs a kernel. `told`: messages or a debugger say which thread it is."""
+    """The code that runs a kernel. `told`: messages or a debugger say which thread it is."""
     # A debugger finds static variables in functions that are called.
     inlined = "" if reflection.debug else "[[clang::always_inline]] "
     by_position = {a.position: a for a in kernel.arguments if a.element == 0}
@@ -179,7 +179,7 @@ def _code(number: int, kernel: Kernel, told: bool, reflection: Reflection) -> st
             members.append(f"{object_type}* _msl_a{i};\n")
             initialisers.append(f"_msl_a{i}(({object_type}*){source})")
             calls.append(f"*_msl_a{i}" if argument.reference else f"_msl_a{i}")
-            # Nobody writes to constant memory while the kernel runs: its loads may leave loops that store.
+            # Constant memory is not written while the kernel runs: its loads may leave loops that store.
             restrict = (
                 " __restrict" if argument.kind == "CONSTANT" and not argument.reference else ""
             )
@@ -268,7 +268,7 @@ def _table(
     run: str = "nullptr",
     logs: bool = False,
 ) -> str:
-    """What describes a kernel, and makes it part of the library; without `run`, it has no code."""
+    """The description of a kernel, which makes it part of the library; without `run`, it has no code."""
     flags = ["METALLIB_KERNEL_FIBERS"] * kernel.fibers + [
         "METALLIB_KERNEL_VISIBLE"
     ] * kernel.visible
@@ -285,7 +285,7 @@ static const metallib_kernel* const _msl_entry{number} __attribute__((section("m
 """
 
 
-# Of a kernel whose threads meet: one lane, in C linkage as lanes.py looks for it, and the place of the simdgroup that it
+# For a kernel with barriers: one lane, in C linkage as lanes.py looks for it, and the place of the simdgroup that it
 # makes of it; until then, kernels run by fibers.
 _THREAD = """extern "C" const int _msl_by_lanesNUMBER __attribute__((visibility("hidden")));
 extern "C" __attribute__((noinline, visibility("hidden"))) void _msl_threadNUMBER(const void* _msl_b, const _msl::Position* _msl_g, uint _msl_i, uint _msl_x, uint _msl_y, uint _msl_z) {

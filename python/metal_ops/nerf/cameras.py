@@ -97,7 +97,7 @@ class Cameras:
         return np.hypot(x, y)
 
     def lenses(self, dtype: tf.DType = tf.float32) -> Lenses | None:
-        """What `cast_rays` takes; None for pinholes."""
+        """The argument of `cast_rays`; None for pinholes."""
         if self.is_pinhole:
             return None
         return lenses_of(self.models, self.distortion, self.reach(), dtype)
@@ -226,7 +226,7 @@ def orbit_poses(
       count: Number of cameras.
       radius: Distance from the centre.
       elevation: Angle above the plane through the centre, radians.
-      centre: [3], what they look at.
+      centre: [3], the point that they look at.
       up: [3], the axis that they circle, unit length.
 
     Returns:
@@ -257,7 +257,7 @@ def cast_rays(
     Args:
       poses: float32 [R, 3, 4] camera-to-world, or [1, 3, 4] for all rays; so the next two.
       intrinsics: float32 [R, 4].
-      lenses: Of each ray; None for pinholes.
+      lenses: The lens of each ray; None for pinholes.
       kinds: The models among them.
       column: int32 [R], pixel from the left.
       row: int32 [R], pixel from the top.

@@ -363,7 +363,7 @@ def _for_device(
 
 
 def _train_together(arguments: argparse.Namespace, console: Console) -> int:
-    """One of several workers. What the chief was told, or has in its checkpoint, all do."""
+    """One of several workers. All take the chief's options, or those in its checkpoint."""
     from metal_ops.programs import checkpoint
     from metal_ops.programs.files import run_folder
     from metal_ops.programs.records import configs_from, with_budget

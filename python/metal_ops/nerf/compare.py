@@ -52,7 +52,7 @@ class Contender:
 
 
 def _fused_renderer(trainer: Trainer) -> Renderer:
-    """Renders with the fused op whatever trains: the same numbers, and nobody waits for evaluations."""
+    """Renders with the fused op whatever trains: the same numbers, and evaluations are fast."""
     field = trainer.field
     if trainer.model_config.backend == "composite":
         field = field.with_backend("fused")
@@ -71,8 +71,8 @@ def compare_run(
     """Trains every model for the same time, in turns, and writes psnr.png and metrics.json.
 
     Args:
-      scene: What to learn.
-      models: By label; the first one is what the others are measured against.
+      scene: The scene to learn.
+      models: By label; the first one is the others' reference.
       config: The budget of each.
       folder: Where the results go.
       origin: Where the scene came from, for the record.

@@ -17,7 +17,7 @@ from metal_ops.ops.ray_march import RaySamples
 
 from .fused import Rendering
 
-# Multipliers of the spatial hash (Teschner et al. 2003; tiny-cuda-nn), one a dimension.
+# Multipliers of the spatial hash (Teschner et al. 2003; tiny-cuda-nn), one per dimension.
 _PRIMES = (1, 2654435761, 805459861, 3674653429, 2097192037, 1434869437, 2165219737)
 
 Adam = keras.optimizers.Adam
@@ -34,7 +34,7 @@ def hash_encode(points: tf.Tensor, table: tf.Tensor, grid: HashGrid) -> tf.Tenso
     Args:
       points: float32 [N, D] in [0, 1].
       table: float32 [rows, F].
-      grid: What the table means.
+      grid: The grid of the table.
 
     Returns:
       float32 [N, L * F], level-major.
@@ -170,7 +170,7 @@ def ray_march(
     Args:
       origins: float32 [R, 3].
       directions: float32 [R, 3], none of them zero.
-      occupancy: What is empty.
+      occupancy: The grid of empty cells.
       step: Shortest step, in units of the directions.
       cone_angle: Growth of the steps with the distance.
       near: Where rays begin.

@@ -14,8 +14,8 @@ DENSITIES = ("exp", "softplus", "relu")
 BACKGROUNDS = ("auto", "white", "black", "random")
 LOSSES = ("mse", "robust")
 
-# What each field may be: a range, or names. Wider than what makes sense; beyond it lie overflows and memory that no
-# machine has, and checkpoints are files that anybody may have written.
+# The limits of each field: a range, or names. Wider than useful values; beyond it lie overflows and memory that no
+# machine has, and checkpoints may come from untrusted sources.
 LIMITS: dict[str, tuple[float, float]] = {
     "n_levels": (1, 32),
     "log2_hashmap_size": (1, 24),
@@ -59,7 +59,7 @@ class ModelConfig:
 
     Attributes:
       encoding: "hash" (Mueller et al. 2022) or "frequency" (Mildenhall et al. 2020).
-      backend: What everything but the networks' layers is computed by: "fused" is the library's ops, "composite" the
+      backend: The implementation of everything but the networks' layers: "fused" is the library's ops, "composite" the
         same formulas from stock TensorFlow ops.
       n_levels: Levels of the hash grid.
       n_features_per_level: Values per table row.
@@ -73,8 +73,8 @@ class ModelConfig:
       octaves: Octaves of the frequency encoding.
       frequency_width: Width of the frequency network. The paper's 256 and 8 layers learn less in a minute on a CPU.
       frequency_depth: Its number of hidden layers; the input joins in again half way.
-      density: What makes a density of the network's first output: "exp" as in instant-ngp, "softplus" as in Mip-NeRF,
-        "relu" as in NeRF.
+      density: The function that turns the network's first output into a density: "exp" as in instant-ngp, "softplus" as
+        in Mip-NeRF, "relu" as in NeRF.
       mixed_precision: Run the networks in bfloat16 (parameters and rendering stay float32); in float16 where steps are
         packed (`TrainConfig.packed`).
 
@@ -109,16 +109,16 @@ class TrainConfig:
     Attributes:
       seconds: Training time to stop after (evaluation and pictures do not count), or None.
       steps: Number of steps to stop after, or None.
-      seed: Of the initial values, the rays and the samples.
-      learning_rate: Of Adam, at its highest; None is 1e-2 for hash tables and 3e-3 for frequencies.
+      seed: Seed of the initial values, the rays and the samples.
+      learning_rate: Learning rate of Adam, at its highest; None is 1e-2 for hash tables and 3e-3 for frequencies.
       final_learning_rate: The fraction of it that is left at the end of the budget.
-      epsilon: Of Adam; instant-ngp's, so small that table rows that are seldom hit move as far as the others.
+      epsilon: Epsilon of Adam; instant-ngp's, so small that table rows that are seldom hit move as far as the others.
       gradient_scale: The loss is multiplied by it before its gradient is taken, and the gradient divided by it, as
         training in float16 needs.
       target_samples: Packed samples per step that the number of rays is adapted to; None chooses by encoding.
       samples_per_diagonal: Steps of the ray marcher along the diagonal of the scene's box.
       occupancy_resolution: Cells along an edge of the occupancy grid.
-      occupancy_every: Steps between updates of the occupancy grid; 0 for none, so that it stays what it was.
+      occupancy_every: Steps between updates of the occupancy grid; 0 for none, so that it stays the same.
       background: "white", "black" or "random" behind the training pixels; "auto" is random where the
         images have alpha.
       loss: "mse", or "robust" for Barron's robust loss (CVPR 2019).

@@ -1,4 +1,4 @@
-"""What can be wrong with a scene."""
+"""Errors of a scene."""
 
 from __future__ import annotations
 

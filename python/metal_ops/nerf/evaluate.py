@@ -53,8 +53,8 @@ class Renderer:
     """Renders views of a radiance field.
 
     Args:
-      field: What to render.
-      occupancy: What is empty.
+      field: The field to render.
+      occupancy: The grid of empty cells.
       space: Where it is.
       step: Length of a marching step, world units.
       packed: The field as it is trained on a GPU, if it is.
@@ -109,7 +109,7 @@ class Renderer:
         ops = field.ops
         n_rays = tf.shape(origins, tf.int64)[:1]
         samples = march(ops, origins, directions, space, self._occupancy, step)
-        # Most rays of most pictures meet nothing: go on without them.
+        # Most rays of most pictures hit nothing: go on without them.
         hit = samples.packed_info[:, 1] > 0
         kept = tf.where(hit)
         origins, directions = tf.gather_nd(origins, kept), tf.gather_nd(directions, kept)
@@ -208,7 +208,7 @@ def evaluate(
     Args:
       render: Renders the field.
       views: The truth.
-      background: What both are put over.
+      background: The colour that both are put over.
       most: How many views at most, evenly spread.
       with_ssim: Whether SSIM is wanted, too.
       stop: Asked before each view.

@@ -1,6 +1,6 @@
 """The NeRF program's operations from the library's ops: `--backend fused`. `composite.py` has the same functions.
 
-Only what differs from the public functions has a wrapper here; the rest is re-exported.
+Only functions that differ from the public ones have a wrapper here; the rest is re-exported.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ __all__ = [
 
 
 class Rendering(NamedTuple):
-    """What `volume_render` returns, float32."""
+    """The result of `volume_render`, float32."""
 
     rgb: tf.Tensor  # [rays, 3]
     opacity: tf.Tensor  # [rays]

@@ -1,4 +1,4 @@
-"""The visual hull: what the silhouettes of the training pictures rule out before training starts.
+"""The visual hull: the cells that the silhouettes of the training pictures rule out before training starts.
 
 Source: Laurentini 1994, "The visual hull concept for silhouette-based image understanding".
 """
@@ -89,7 +89,7 @@ def _reaches(
         )
         beside = np.where(up + size < np.pi / 2, np.sin(size) / np.cos(up), 1)
         aside = np.where(beside < 1, np.arcsin(np.minimum(beside, 1)), np.pi)
-        # What crosses the picture's edge goes on at the other one.
+        # A cell that crosses the picture's edge goes on at the other one.
         x = np.abs((project(cameras, view, centres)[0] - cameras.width / 2) / focal[0])
         aside = np.where(x + aside < np.pi, aside, 2 * np.pi)
         return 1 + focal[0] * aside, 1 + focal[1] * size, bounded
@@ -140,7 +140,7 @@ def visual_hull(views: Views, space: Space, resolution: int) -> np.ndarray:
 
 
 def covered_pixels(cameras: Cameras, space: Space, cells: np.ndarray) -> np.ndarray:
-    """Pixels whose rays may meet one of the cells; the others can be skipped, as they see nothing.
+    """Pixels whose rays may hit one of the cells; the others can be skipped, as they see nothing.
 
     Args:
       cameras: N cameras.
@@ -148,7 +148,7 @@ def covered_pixels(cameras: Cameras, space: Space, cells: np.ndarray) -> np.ndar
       cells: bool [G^3], x slowest.
 
     Returns:
-      bool [N, H, W], never False where a ray meets a cell.
+      bool [N, H, W], never False where a ray hits a cell.
     """
     resolution = round(len(cells) ** (1 / 3))
     centres, radius = _cells(space, resolution, np.flatnonzero(cells))

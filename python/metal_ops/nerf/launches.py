@@ -14,10 +14,10 @@ HOST = "/device:CPU:0"
 
 
 class Sizes(NamedTuple):
-    """What launches depend on.
+    """The sizes that launches depend on.
 
     Attributes:
-      rays: Of a step or a picture.
+      rays: Rays of a step or a picture.
       slots: For samples as they are marched.
       kept: For those that light reaches.
     """
@@ -55,7 +55,7 @@ class Launches:
     ) -> Any:
         """Runs a shader of this library, in threadgroups as large as it allows if 0; returns its outputs.
 
-        The only output of a shader that adds to what is there begins as input number `begins_as`, which comes last.
+        The only output of a shader that adds to its old value begins as input number `begins_as`, which comes last.
         """
         group = [threadgroup, 1, 1] if threadgroup else [0, 0, 0]
 
@@ -105,7 +105,7 @@ class Graph:
 
     Args:
       body: Takes the launches and the tensors of a call.
-      *signature: Of these tensors.
+      *signature: The types of these tensors.
     """
 
     def __init__(self, body: Callable[..., Any], *signature: tf.TensorSpec) -> None:

@@ -191,7 +191,7 @@ def distort(x: tf.Tensor, y: tf.Tensor, coefficients: tf.Tensor) -> tuple[tf.Ten
 
 
 def _guess(radius: tf.Tensor, lenses: Lenses) -> tf.Tensor:
-    """r behind the picture's radius, from the tables; the limit for what lies beyond."""
+    """r behind the picture's radius, from the tables; the limit for points beyond."""
     most = lenses.limits[:, 1]
     u = tf.sqrt(tf.clip_by_value(1 - radius / most, 0, 1)) * _CELLS
     cell = tf.minimum(tf.cast(u, tf.int32), _CELLS - 1)
@@ -250,7 +250,7 @@ def local_directions(
     Args:
       x: float [R], pixels from the principal point to the right, over fl_x.
       y: float [R], the same downwards.
-      lenses: Of each of them.
+      lenses: The lens of each of them.
       kinds: The models among them.
 
     Returns:

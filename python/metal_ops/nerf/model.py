@@ -75,7 +75,7 @@ class RadianceField(tf.Module):
 
     Args:
       config: Sizes and choices.
-      seed: Of the initial values.
+      seed: Seed of the initial values.
 
     Attributes:
       grid: The hash grid, or None.
@@ -160,7 +160,7 @@ class RadianceField(tf.Module):
         return tf.cast(self.ops.sh_encode(directions, 4), self._dtype)
 
     def geometry(self, points: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """What does not depend on the direction of view.
+        """The part that does not depend on the direction of view.
 
         Args:
           points: float32 [M, 3] in [0, 1].

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     pass
 
 MODEL, TRAIN = ModelConfig(), TrainConfig()
-# What a GPU with memory of its own has time for: a larger table and batches, finer steps through finer cells; and as
-# more steps fit into a budget, the learning rate need not fall as far.
+# The settings that a GPU with memory of its own has time for: a larger table and batches, finer steps through finer
+# cells; and as more steps fit into a budget, the learning rate does not have to fall as far.
 GPU_MODEL = {"log2_hashmap_size": 19, "mixed_precision": True}
 GPU_TRAIN = {
     "target_samples": 1 << 17,
@@ -33,7 +33,7 @@ DATA_HELP = (
 
 
 def add_scene(parser: argparse.ArgumentParser) -> None:
-    """What to train on."""
+    """The scene to train on."""
     group = parser.add_argument_group("scene")
     group.add_argument("--data", metavar="PATH", help=DATA_HELP)
     group.add_argument(
@@ -177,8 +177,8 @@ def for_gpu(
     """The configuration with the defaults of a GPU that has memory of its own, where the arguments say nothing.
 
     Args:
-      arguments: Of the command line.
-      model: What they spell on any device.
+      arguments: Arguments of the command line.
+      model: The model that they spell on any device.
       train: The same.
       pixels: Along the longer edge of the scene's pictures (`Scene.pixels_across`).
     """

@@ -1,9 +1,9 @@
 """Samples and pictures on a GPU for which nothing waits: samples lie in slots whose number is known beforehand.
 
-The general path (train.py, evaluate.py) asks the device how many samples there are before it can go on, several times a
-step, and describes rays in some forty stock ops. Here and in packed_training.py the shaders of
-kernels/nerf/packed_steps.metal draw rays, march them, drop what is hidden, render, and take the loss and its gradient;
-what finds no room is left out, and the host learns of that later. Encoding, networks and optimizer are the library's
+The general path (train.py, evaluate.py) asks the device how many samples there are before it can go on, several times
+per step, and describes rays in some forty stock ops. Here and in packed_training.py the shaders of
+kernels/nerf/packed_steps.metal draw rays, march them, drop hidden samples, render, and take the loss and its gradient;
+samples without room are left out, and the host learns of that later. Encoding, networks and optimizer are the library's
 ops.
 """
 
@@ -83,8 +83,8 @@ class PackedField:
     """A radiance field as fused networks.
 
     Args:
-      field: Whose variables they are; `can_pack` says which fields fit.
-      dtype: Of the networks, float16 or float32. Parameters and rendering are float32.
+      field: The field whose variables they are; `can_pack` says which fields fit.
+      dtype: Dtype of the networks, float16 or float32. Parameters and rendering are float32.
     """
 
     def __init__(self, field: RadianceField, dtype: tf.DType) -> None:
@@ -108,7 +108,7 @@ class PackedField:
         }
 
     def variables(self) -> list[tf.Variable]:
-        """What a step changes: the table, and the networks' matrices in their order."""
+        """The variables that a step changes: the table, and the networks' matrices in their order."""
         return [self.field.table, *self.field.density_matrices, *self.field.colour_matrices]
 
     def _weights(self, matrices: Sequence[tf.Variable]) -> tf.Tensor:
@@ -203,7 +203,7 @@ def march_words(
 
 
 class Sampler:
-    """What training and pictures have in common: from rays to samples and their colours."""
+    """Shared by training and pictures: from rays to samples and their colours."""
 
     def __init__(
         self, packed: PackedField, occupancy: OccupancyGrid, run: Launches, hidden: float
@@ -330,8 +330,8 @@ class PackedPictures:
     """Colour, opacity and distance of many rays at once.
 
     Args:
-      packed: What is shown.
-      occupancy: What is empty.
+      packed: The field that is shown.
+      occupancy: The grid of empty cells.
       space: Where it is.
       step: Length of a marching step, world units.
     """
@@ -340,7 +340,7 @@ class PackedPictures:
         self, packed: PackedField, occupancy: OccupancyGrid, space: Space, step: float
     ) -> None:
         self._march = march_words(space, occupancy, step, None)
-        self._per_ray = np.asarray([16.0, 6.0])  # slots; what is there decides
+        self._per_ray = np.asarray([16.0, 6.0])  # slots, at first
 
         def show(
             run: Launches, words: tf.Tensor, origins: tf.Tensor, directions: tf.Tensor
@@ -367,7 +367,7 @@ class PackedPictures:
             # Some pictures, and parts of them, need more than others.
             found = np.maximum(counts[:, 1] / [1, fitted] / n_rays, 0.25)
             self._per_ray = np.maximum(found, 0.98 * self._per_ray)
-            # What found no room has not been looked at.
+            # Samples without room have not been looked at.
             if counts[0, 1] <= sizes.slots and counts[1, 1] <= sizes.kept:
                 return tuple(part.numpy() for part in parts)
 

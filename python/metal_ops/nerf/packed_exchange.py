@@ -1,4 +1,4 @@
-"""What the workers of a run say to each other in a packed step: gradients, and what it needed."""
+"""The messages between the workers of a run in a packed step: gradients, and the slots it needed."""
 
 from __future__ import annotations
 
@@ -17,20 +17,21 @@ from .packed import PackedField, has_own_memory
 _A_THREAD = 4  # values of packed_exchange.metal
 _ALIGNED = 256  # bytes
 _SAID = 512  # bytes of PackedSaid, at least
-# Of the numbers that workers add up, those of which the mean is wanted: loss, and slots marched and kept.
+# Among the numbers that workers add up, those whose mean is wanted: loss, and slots marched and kept.
 N_MEANS = 5
 # By whether the device has memory of its own: of other GPUs a poll takes a microsecond or two, of a core 54 ns. Either
-# way it is minutes, as the chief may evaluate meanwhile; whoever lost a worker is ended long before.
+# way it is minutes, as the chief may evaluate meanwhile; workers that lost another are ended long before.
 _POLLS = {True: 1 << 28, False: 1 << 34}
 
 
 class PackedGradients(NamedTuple):
-    """What a step learns.
+    """The gradients of a step.
 
     Attributes:
       table: Float32, the mean over its rays.
-      networks: Of the density network and of the colour network, all matrices in one vector each: sums over rays.
-      share: What makes a mean of a sum, float32 on the host.
+      networks: Gradients of the density network and of the colour network, all matrices in one vector each: sums over
+          rays.
+      share: The factor that makes a mean of a sum, float32 on the host.
     """
 
     table: tf.Tensor
@@ -46,7 +47,7 @@ class PackedExchange:
 
     Args:
       workers: All of this run.
-      packed: Whose gradients they are.
+      packed: The field whose gradients they are.
       device: Where they are.
 
     Attributes:
@@ -83,15 +84,15 @@ class PackedExchange:
 
         Args:
           run: The step's launches.
-          gradients: Of this worker's rays.
+          gradients: Gradients of this worker's rays.
           matrices: Makes those of the variables, in their order.
           found: Loss [], slots marched [2] and kept [2], as in `StepTotals`.
           number: int32 on the host, of the step, 1 for the first.
           own: float32 [2] on the host, as `Workers.step` has it.
 
         Returns:
-          The gradients of the variables; means of the loss and slots, and sums of `own`, float32 [7]; and what it cost
-          beside `sent`, where somebody knows.
+          The gradients of the variables; means of the loss and slots, and sums of `own`, float32 [7]; and the cost
+          beside `sent`, where it is known.
         """
         if self._windows is not None:
             return self._by_windows(run, self._windows, gradients, found, number, own)

@@ -1,4 +1,4 @@
-"""The training step on a GPU in which nothing waits, and looks at the occupancy grid, of what packed.py has."""
+"""The training step on a GPU in which nothing waits, and looks at the occupancy grid, with the parts of packed.py."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SUMS = 256  # of cells, by as many threadgroups
 
 
 class StepTotals(NamedTuple):
-    """What a step left on the device; reading it waits.
+    """The numbers that a step left on the device; reading them waits.
 
     Attributes:
       loss: float32 [], mean squared error.
@@ -37,8 +37,8 @@ class PackedTraining:
     """The training step.
 
     Args:
-      packed: What is trained.
-      occupancy: What is empty.
+      packed: The field that is trained.
+      occupancy: The grid of empty cells.
       space: Where it is.
       step: Length of a marching step, world units.
       hidden: Less light than this reaches a sample that is left out.
@@ -47,7 +47,7 @@ class PackedTraining:
       poses: float32 [V, 3, 4].
       intrinsics: float32 [V, 4].
       size: Width and height of a picture.
-      background: What is behind the pixels; None for random colours.
+      background: The colour behind the pixels; None for random colours.
       apply: Takes gradients, the variables that they are of, the step's number, 1 for the first, and the learning rate.
       exchange: Between the workers of a run, if there are several.
     """
@@ -146,7 +146,7 @@ class PackedTraining:
 def _step(
     sampler: Sampler, scene: Mapping[str, tf.Tensor], words: tf.Tensor, floats: tf.Tensor
 ) -> tuple[PackedGradients, tuple[tf.Tensor, tf.Tensor, tf.Tensor]]:
-    """The gradients of a step, and what `StepTotals` has."""
+    """The gradients of a step, and the numbers of `StepTotals`."""
     run, packed = sampler.run, sampler.packed
     with tf.device(HOST):
         draw, march = words[:12], words[12:28]
@@ -265,11 +265,11 @@ def occupied_bits(run: Launches, occupancy: OccupancyGrid) -> tf.Tensor:
 
 
 class PackedOccupancy:
-    """Looks at the cells of an occupancy grid, as `OccupancyGrid.update` does where nobody minds a wait.
+    """Looks at the cells of an occupancy grid, as `OccupancyGrid.update` does where a wait does no harm.
 
     Args:
-      packed: What is looked at.
-      occupancy: Whose densities and bits change; of one level.
+      packed: The field that is looked at.
+      occupancy: The grid whose densities and bits change; of one level.
       n_looks: Cells that are looked at, half of them occupied ones.
     """
 

@@ -58,7 +58,7 @@ def comparison(
     Args:
       path: Where to.
       render: Renders the field.
-      scene: Whose held-out views are shown, evenly spread.
+      scene: The scene whose held-out views are shown, evenly spread.
       columns: Groups of three pictures in a row.
       rows: Rows.
       title: A line above, if any.
@@ -269,7 +269,7 @@ def views(folder: Path, render: Renderer, scene: Scene, size: int | None = None)
     Args:
       folder: Where to; files are called after the views, with their folders where names alone are not different.
       render: Renders the field.
-      scene: Whose held-out cameras are used.
+      scene: The scene whose held-out cameras are used.
       size: Pixels along the longer edge; the scene's own if None.
     """
     cameras = scene.test.cameras

@@ -1,4 +1,4 @@
-"""What training draws from: the pixels whose rays can teach something, and the colours behind them."""
+"""The source of training's draws: the pixels whose rays can teach something, and the colours behind them."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def training_pixels(scene: Scene, hull: np.ndarray | None) -> tuple[tf.Tensor, t
 
 
 def background_of(scene: Scene, config: TrainConfig) -> tuple[float, float, float] | None:
-    """What is behind the training pixels; None for random colours."""
+    """The colour behind the training pixels; None for random colours."""
     background = config.background
     if background == "random" or (background == "auto" and scene.has_alpha):
         return None

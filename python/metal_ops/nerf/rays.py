@@ -29,7 +29,7 @@ def march(
       origins: float32 [R, 3], world.
       directions: float32 [R, 3], unit length.
       space: The modelled volume.
-      occupancy: What is empty.
+      occupancy: The grid of empty cells.
       step: Length of a step, world units; in unbounded scenes steps grow with the distance.
       seed: Two integers, of the shift of each ray's steps; none if None.
     """

@@ -129,10 +129,10 @@ def train_run(
 
     Args:
       trainer: New or loaded.
-      folder: Of the run; made on the first write.
+      folder: Folder of the run; made on the first write.
       origin: How to load the scene again, for the checkpoint.
       console: Where progress goes.
-      frames: Of the turntable.
+      frames: Frames of the turntable.
       checkpoint_every: Seconds of training between checkpoints.
 
     Returns:
@@ -220,7 +220,7 @@ def write_pictures(
 def metrics(
     trainer: Trainer, score: Score, origin: dict[str, Any], interrupted: bool = False
 ) -> dict[str, Any]:
-    """What metrics.json says about a run."""
+    """The entries of metrics.json for a run."""
     seconds = max(trainer.seconds, 1e-9)
     return {
         "scene": trainer.scene.name,
@@ -279,7 +279,7 @@ def finish(
 
 
 def describe(scene: Scene, console: Console) -> None:
-    """Says what was loaded and what was assumed."""
+    """Prints the loaded files and the assumptions."""
     size = f"{scene.train.cameras.width}x{scene.train.cameras.height}"
     console.print(
         f"Scene {scene.name}: {len(scene.train)} training and {len(scene.test)} held-out views of {size} pixels.",

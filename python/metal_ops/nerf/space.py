@@ -18,9 +18,9 @@ class Space:
 
     Attributes:
       aabb: float32 [2, 3], corners of the box that the scene lies in (its foreground if contracted).
-      extent: 1 for a plain box. Above 1 the volume is `extent` times as large in each direction, and what
-        lies outside the box is squeezed into the outer half of the unit cube, as in Barron et al.
-        2022, "Mip-NeRF 360", equation 10 (with the maximum norm, so that the box stays a box).
+      extent: 1 for a plain box. Above 1 the volume is `extent` times as large in each direction, and points outside the
+        box are squeezed into the outer half of the unit cube, as in Barron et al. 2022, "Mip-NeRF 360", equation 10
+        (with the maximum norm, so that the box stays a box).
       near: Distance from the camera, world units, within which there is nothing.
     """
 
@@ -65,7 +65,7 @@ class Space:
         normalised = self.normalised(points)
         norm = tf.maximum(tf.reduce_max(tf.abs(normalised), axis=-1, keepdims=True), 1.0)
         squeezed = (2.0 - 1.0 / norm) / norm * normalised  # the identity inside the box
-        # The farthest point has norm 2 - 1 / 2^(n_levels - 1): spend the whole cube on what exists.
+        # The farthest point has norm 2 - 1 / 2^(n_levels - 1): spend the whole cube on existing points.
         farthest = 2.0 - 0.5 ** (self.n_levels - 1)
         return tf.clip_by_value(squeezed / (2.0 * farthest) + 0.5, 0.0, 1.0)
 

@@ -1,4 +1,4 @@
-"""Training: one compiled step, the occupancy grid's upkeep, and what a checkpoint holds."""
+"""Training: one compiled step, the occupancy grid's upkeep, and the contents of a checkpoint."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _LEAST_SLOTS, _MOST_SLOTS = 1, 16
 
 
 class StepReport(NamedTuple):
-    """What a training step did.
+    """The figures of a training step.
 
     Attributes:
       loss: Mean squared error of the batch's colours.
@@ -70,7 +70,7 @@ class Trainer:
     progress through the budget and seconds differ from run to run.
 
     Args:
-      scene: What to learn.
+      scene: The scene to learn.
       model: The network.
       config: How to learn.
       workers: With whom: each draws its share of as many rays as all together, and all hold the same bits.
@@ -100,7 +100,7 @@ class Trainer:
             )
         self.scene = scene = fit_space(scene)
         self.config, self.workers = config, workers
-        # Of this worker's steps; `seconds` is the chief's, which all follow.
+        # The clock of this worker's steps; `seconds` is the chief's, which all follow.
         self._clock = 0.0
         if model.finest_resolution is None:
             finest = int(np.clip(2.5 * scene.pixels_across, 2 * model.base_resolution, 4096))
@@ -152,7 +152,7 @@ class Trainer:
         )
 
     def _packed_field(self) -> PackedField | None:
-        """What steps without waits are taken of; None where they are not asked for, or cannot be had."""
+        """The field of steps without waits; None where they are not asked for, or cannot be had."""
         config, cameras = self.config, self.scene.train.cameras
         possible = (
             can_pack(self.field, self.scene.space)
@@ -226,7 +226,7 @@ class Trainer:
         number: tf.Tensor,
         rate: tf.Tensor,
     ) -> None:
-        """What the optimizer does, with its step's number from the host: its own is read back from where ops run."""
+        """The optimizer's update, with its step's number from the host: its own is read back from where ops run."""
         for gradient, variable in zip(gradients, variables, strict=True):
             self.optimizer.fused_update(gradient, variable, rate, 0.0, step=number)
 
@@ -242,7 +242,7 @@ class Trainer:
         whose = self.field.table if self.model_config.encoding == "hash" else None
         table = next((i for i, v in enumerate(self._variables) if v is whose), None)
 
-        # `own` is what a worker tells the others.
+        # `own` is a worker's message to the others.
         signature = [tf.TensorSpec([], tf.int32)] * 2 + [tf.TensorSpec([2])] * (workers is not None)
 
         @tf.function(input_signature=signature, autograph=False)
@@ -296,15 +296,15 @@ class Trainer:
         seed: tf.Tensor,
         step: tf.Tensor,
     ) -> tuple[tf.Tensor, list[tf.Tensor], tf.Tensor]:
-        """What a step learns from some rays.
+        """The gradients from some rays.
 
         Args:
           origins: float32 [R, 3], world.
           directions: float32 [R, 3], unit length.
           background: float32 [3] or [R, 3], behind each ray.
-          target: float32 [R, 3], what should be seen.
+          target: float32 [R, 3], the colours to be seen.
           seed: Two integers, of the rays' jitter.
-          step: Number of the step: once there are surfaces, what lies behind them is left out.
+          step: Number of the step: once there are surfaces, samples behind them are left out.
 
         Returns:
           The loss, its gradients in the order of the field's trainable variables, and the number of samples.
@@ -415,7 +415,7 @@ class Trainer:
         return loss, int(samples)
 
     def _train_packed(self, sizes: Sizes) -> None:
-        """A step, and now and then a look at what it needed, which waits for it.
+        """A step, and now and then a look at its needs, which waits for it.
 
         All workers look at once, and learn only then of the chief's seconds and whether to stop.
         """
@@ -442,8 +442,8 @@ class Trainer:
             self._fit(sizes, marched, kept)
 
     def _fit(self, sizes: Sizes, marched: np.ndarray, kept: np.ndarray) -> None:
-        """How many rays fill the slots, and how many slots hold their samples, by what a step needed."""
-        # Of the rays that found room, the part that was looked at further.
+        """The number of rays that fill the slots, and of slots that hold their samples, by the needs of a step."""
+        # The part of the rays with room that was looked at further.
         looked_at = sizes.rays * min(1.0, sizes.slots / max(int(marched[1]), 1))
         kept_per_ray = max(int(kept[1]), 1) / max(looked_at, 1.0)
         wanted = 0.97 * sizes.kept / kept_per_ray
@@ -456,7 +456,7 @@ class Trainer:
     def _update_occupancy(self) -> None:
         everywhere = self.step <= _LOOK_EVERYWHERE
         if self.packed is not None and not everywhere:
-            # Of workers each looks at all: their variables hold the same bits, and so will the grids.
+            # With workers each looks at all: their variables hold the same bits, and so will the grids.
             self._packed_look(self.config.seed, self.step)
             return
         with nullcontext() if self.workers is None else self.workers.noticing():

@@ -110,7 +110,7 @@ def _check_held(op: str, argument: str, value: Any, dtype: tf.DType) -> None:
 def holds_tensors(value: Any) -> bool:
     """Whether a list, or one in it, holds tensors."""
     return isinstance(value, list | tuple) and any(
-        type(one) not in (float, int)  # most are, and what follows takes longer
+        type(one) not in (float, int)  # most are, and the steps below take longer
         and (tf.is_tensor(one) or hasattr(one, "assign") or holds_tensors(one))
         for one in value
     )

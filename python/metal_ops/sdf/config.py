@@ -37,13 +37,13 @@ class TrainConfig:
     Attributes:
       seconds: Training time to stop after, or None.
       steps: Steps to stop after, or None.
-      seed: Of the initial values and of the points that are drawn.
+      seed: Seed of the initial values and of the points that are drawn.
       batch: Points a step: half of them on the surface, a quarter from the pool, a quarter anywhere for the Eikonal
         loss alone.
       samples: Points of the pool, whose distances are computed before.
       loss: "l1", |f - d|; or "mape", |f - d| / (|d| + 0.01), as instant-ngp has it.
       eikonal: Weight of (|grad f| - 1)^2.
-      learning_rate: Of Adam, at first.
+      learning_rate: Learning rate of Adam, at first.
       final_learning_rate: The fraction of it that is left at the end of the budget.
 
     Raises:

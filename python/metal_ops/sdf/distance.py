@@ -1,8 +1,8 @@
 """Exact signed distances to a closed mesh.
 
 A complete binary tree over the triangles, walked for many points at once, level by level: of each node the distance to
-its box bounds from below what is in it, and the distance to one of its corners bounds the answer from above. The sign
-is that of the pseudo-normal of the nearest face, edge or vertex (Baerentzen and Aanaes 2005), exact for closed meshes.
+its box bounds its content from below, and the distance to one of its corners bounds the answer from above. The sign is
+that of the pseudo-normal of the nearest face, edge or vertex (Baerentzen and Aanaes 2005), exact for closed meshes.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class Distances:
 
 
 def closest(points: np.ndarray, corners: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The nearest points of triangles, and what they lie on.
+    """The nearest points of triangles, and the triangles' parts they lie on.
 
     Ericson 2004, "Real-Time Collision Detection", section 5.1.5, for all regions at once.
 

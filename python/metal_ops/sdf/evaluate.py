@@ -1,4 +1,4 @@
-"""How near what was learnt is to the mesh: Chamfer distance of the surfaces, and the overlap of the solids."""
+"""The distance of the learnt surface from the mesh: Chamfer distance of the surfaces, and the overlap of the solids."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Score(NamedTuple):
     Attributes:
       chamfer: Mean distance of points on either surface to the other one, in the mesh's longest side.
       iou: Volume that both have, over the volume that one of them has.
-      triangles: Of the surface that was made.
+      triangles: Number of triangles of the extracted surface.
     """
 
     chamfer: float
@@ -62,7 +62,7 @@ def score(
       exact: Distances to it.
       resolution: Cells along an edge for the field's surface.
       n: Points on each surface, and in the cube.
-      seed: Of the points.
+      seed: Seed of the points.
     """
     random = np.random.default_rng(seed)
     found = polygons(distance, resolution)

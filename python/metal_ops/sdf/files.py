@@ -32,7 +32,7 @@ def read(path: Path) -> Mesh:
     """The triangles of a file of one of the `SUFFIXES`; polygons are cut into triangles.
 
     Raises:
-      MeshError: With what is wrong, and where.
+      MeshError: With the error, and its place.
     """
     reader = _READERS.get(path.suffix.lower())
     if reader is None:

@@ -8,7 +8,7 @@ import numpy as np
 
 from metal_ops.programs.errors import ProgramError
 
-MARGIN = 0.1  # what is left free on each side of the unit cube
+MARGIN = 0.1  # the margin on each side of the unit cube
 
 
 class MeshError(ProgramError):
@@ -75,7 +75,7 @@ def directed_edges(triangles: np.ndarray) -> np.ndarray:
 
 
 def without_flat(mesh: Mesh, where: str) -> Mesh:
-    """A closed mesh without triangles whose corners are on a line, but for the rounding of float32.
+    """A closed mesh without triangles whose corners are on a line, apart from the rounding of float32.
 
     They close the gap where a corner lies on another triangle's side. Their normals are none, or noise, and stand
     between the two faces whose edge that is: the sign of a distance comes from both. So the longest side is turned to
@@ -227,7 +227,7 @@ def tube(centre_line: np.ndarray, radius: float, around: int) -> Mesh:
 
     Args:
       centre_line: float64 [n, 3], a closed curve.
-      radius: Of the tube.
+      radius: Radius of the tube.
       around: Corners of its cross section.
     """
     n = len(centre_line)

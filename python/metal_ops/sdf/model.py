@@ -19,7 +19,7 @@ class DistanceField(HashNetwork):
 
     Args:
       config: Its sizes.
-      seed: Of the initial values.
+      seed: Seed of the initial values.
 
     Example:
       >>> from metal_ops.sdf.config import ModelConfig

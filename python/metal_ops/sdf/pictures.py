@@ -53,7 +53,7 @@ def traced(distance: Function, gradient: Function, size: int, turn: float = 0.6)
       distance: Signed distances [N] at points [N, 3] of the cube.
       gradient: Their gradients [N, 3], of any length.
       size: Pixels along an edge.
-      turn: Of the camera around the cube, radians.
+      turn: Turn of the camera around the cube, radians.
     """
     eye, directions = rays(size, turn)
     everywhere = in_cube(distance)

@@ -1,7 +1,7 @@
 """The zero set of a function as triangles, by marching tetrahedra: six in each cell, without tables of cases of a cube.
 
 Doi and Koide 1991, "An efficient method of triangulating equi-valued surfaces by using tetrahedral cells". Neighbouring
-cells cut their common face alike, so the surface is closed: what leaves the grid is cut off at its border.
+cells cut their common face alike, so the surface is closed: parts that leave the grid are cut off at its border.
 """
 
 from __future__ import annotations

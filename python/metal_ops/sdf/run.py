@@ -24,7 +24,7 @@ RESOLUTION, POINTS = 96, 1 << 13
 
 
 def origin_of(data: str | None, placement: Placement) -> dict[str, Any]:
-    """What a checkpoint says of the mesh."""
+    """A checkpoint's description of the mesh."""
     return {"data": data, "centre": placement.centre.tolist(), "scale": placement.scale}
 
 
@@ -100,7 +100,7 @@ def score_fields(found: Score) -> dict[str, Any]:
 
 
 def compare(path: Path, fit: SdfFit) -> None:
-    """The mesh and what was learnt, by the same ways of drawing."""
+    """The mesh and the learnt surface, by the same ways of drawing."""
     exact, learnt = fit.distances, fit.sampled
     tiles = [
         ("mesh", views.traced(exact, views.by_differences(exact), _SHOWN)),

@@ -48,7 +48,7 @@ def _trimesh(path: Path) -> Iterator[Any]:
                 "error", DeprecationWarning
             )  # NumPy's, for text that is no number
             yield trimesh
-    except Exception as why:  # its parsers raise what they stumble over
+    except Exception as why:  # its parsers raise all kinds of errors
         words = printable(str(why)).strip().rstrip(".")[:200] or type(why).__name__
         kind = path.suffix.lower()
         raise MeshError(f"{path}: not a readable {kind} file: {words}; it is damaged.") from None

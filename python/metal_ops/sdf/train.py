@@ -37,7 +37,7 @@ def drawn(mesh: Mesh, distances: Distances, n: int, seed: tuple[int, ...]) -> tu
 
 
 class Sampled:
-    """What can be asked of a field in NumPy: distances [N] and gradients [N, 3] at points [N, 3] of the cube."""
+    """The interface of a field in NumPy: distances [N] and gradients [N, 3] at points [N, 3] of the cube."""
 
     def __init__(self, field: DistanceField) -> None:
         spec = [tf.TensorSpec([None, 3], tf.float32)]
@@ -63,7 +63,7 @@ class Sampled:
 
 
 class SdfFit(Fit):
-    """A mesh's field and what it learns from.
+    """A mesh's field and its training data.
 
     Args:
       mesh: In the unit cube, closed.

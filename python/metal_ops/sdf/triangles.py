@@ -98,7 +98,7 @@ def _cut_one(points: np.ndarray, where: str) -> np.ndarray:
         across = np.cross(normal / length, side)
         across /= np.linalg.norm(across)
         sign = np.sign(normal[axis])
-        # Coordinates as they are first: what is straight in the file stays straight.
+        # Coordinates as they are first: lines that are straight in the file stay straight.
         for flat in (
             np.stack([sign * away[:, (axis + 1) % 3], away[:, (axis + 2) % 3]], 1),
             np.stack([away @ np.cross(across, normal / length), away @ across], 1),

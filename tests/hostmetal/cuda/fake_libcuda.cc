@@ -272,7 +272,7 @@ EXPORT int cuFuncSetAttribute(void* function, int what, int value) {
   return 0;
 }
 namespace {
-// What the fixture's kernel "tell" would do, as hostmetal/msl/lib/gpu_log.h has it.
+// The effect of the fixture's kernel "tell", as hostmetal/msl/lib/gpu_log.h has it.
 void Tell(Address address) {
   auto* log = reinterpret_cast<metallib_log*>(address);
   struct {

@@ -98,7 +98,7 @@ SLOPES_OF_SWIGLU = (
 )
 
 
-# What is called, its oracle, arguments, and the row.
+# The function, its oracle, arguments, and the row.
 OURS = {
     "softshrink": (metal_ops.softshrink, softshrink, [NUMBERS], Row()),
     "softshrink_grad": (
@@ -142,7 +142,7 @@ def test_values(name, place):
     assert not len(bad), f"{name}: {len(bad)} of {len(got)}, as (arguments, result, right): {shown}"
 
 
-# What has no row, by why. Whole names: a new op has none of these reasons yet.
+# Functions without a row, by why. Whole names: a new op has none of these reasons yet.
 ELSEWHERE = {
     "sums of products, which tests of layers have": "fused_mlp fused_mlp_grad metal_dynamic_mat_mul "
     "metal_fused_batch_norm_grad metal_fused_bias_grad metal_fused_conv2d metal_fused_mat_mul metal_lookup_mat_mul "

@@ -1,6 +1,6 @@
-"""The cases over which docs/errors.jsonl is measured, one file an area: ops on both devices against float64 oracles.
+"""The cases over which docs/errors.jsonl is measured, one file per area: ops on both devices against float64 oracles.
 
-Each file has `cases()`, which yields (op, dtype, what computes it where it is called, what is right).
+Each file has `cases()`, which yields (op, dtype, a function that computes it where it is called, the right result).
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def all_cases() -> Iterator[Case]:
 
 
 def rounded(array: np.ndarray, dtype: str) -> np.ndarray:
-    """The array in a dtype: what both the op and, widened again, the oracle are given."""
+    """The array in a dtype: the argument of both the op and, widened again, the oracle."""
     return np.asarray(array).astype(tf.as_dtype(dtype).as_numpy_dtype)
 
 

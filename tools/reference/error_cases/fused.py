@@ -1,4 +1,4 @@
-"""The ops that the fusion pass makes, a product and what follows it; and small networks with their gradients."""
+"""The ops that the fusion pass makes, a product and the ops after it; and small networks with their gradients."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def cases() -> Iterator[Case]:
 
 
 def _networks(dtype: str) -> Iterator[Case]:
-    """Smooth activations: one rounding near 0 decides what a ReLU lets through."""
+    """Smooth activations: one rounding near 0 decides a ReLU's output."""
     random = np.random.default_rng(6)
     sizes, batch = (24, 32, 32, 5), 300
     x = rounded(random.normal(size=(batch, sizes[0])), dtype)

@@ -17,7 +17,7 @@ SHAPE, STEPS = (65, 3), 5
 def cases() -> Iterator[Case]:
     random = np.random.default_rng(4)
     for dtype in DTYPES:
-        # One step in half precision: from the second on, what was rounded is the next one's input.
+        # One step in half precision: from the second on, the rounded result is the next one's input.
         steps = STEPS if dtype == "float32" else 1
         x = rounded(random.normal(size=SHAPE), dtype)
         slopes = rounded(random.normal(size=(steps, *SHAPE)), dtype)

@@ -1,4 +1,4 @@
-"""What stands beside attention in a transformer: gated units and rotary positions."""
+"""The ops beside attention in a transformer: gated units and rotary positions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Products with quantized weights, and what their codes stand for."""
+"""Products with quantized weights, and the values of their codes."""
 
 from __future__ import annotations
 

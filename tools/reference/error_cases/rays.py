@@ -1,4 +1,4 @@
-"""What runs along rays: rendering, scans, the distortion loss, marching; and their gradients."""
+"""Ops along rays: rendering, scans, the distortion loss, marching; and their gradients."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CHANNELS = 3
 
 
 class _Rays:
-    """Packed samples along rays, and what the ops take of them."""
+    """Packed samples along rays, and the ops' arguments for them."""
 
     def __init__(self, counts: list[int], random: np.random.Generator) -> None:
         self.packed, self.n = rays.pack(counts), sum(counts)

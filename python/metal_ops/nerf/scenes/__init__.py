@@ -58,7 +58,7 @@ def load_scene(data: str | Path | None, downscale: int = 1, size: int | None = N
 
 
 def origin_from(header: dict[str, Any], where: str) -> dict[str, Any]:
-    """What `load_scene` takes to load the scene of a checkpoint again: `data`, `downscale` and `size`.
+    """The arguments of `load_scene` that load the scene of a checkpoint again: `data`, `downscale` and `size`.
 
     Raises:
       CheckpointError: If a value is no path or number of pixels.

@@ -30,7 +30,7 @@ def place_box(
     Args:
       poses: float64 [N, 3, 4], camera-to-world, OpenGL axes.
       points: float64 [M, 3] of the scene; there may be none.
-      has_alpha: Whether the pictures say what is background: then nothing outside the box is modelled.
+      has_alpha: Whether the pictures mark the background: then nothing outside the box is modelled.
       inside: Whether the cameras look everywhere, as panoramas do.
       where: The file, for notes.
 
@@ -67,7 +67,7 @@ def _box(
     centre = eyes.mean(axis=0) + ahead.mean(axis=0) * (np.ptp(eyes, axis=0).max() or 1.0)
     if len(points):
         centre = np.median(points, axis=0)
-    # Axes that are almost parallel, or look away from each other, meet nowhere.
+    # Axes that are almost parallel, or look away from each other, have no common point.
     if np.linalg.eigvalsh(total)[0] > 0.02 * len(eyes):
         meeting = np.linalg.solve(total, np.einsum("nij,nj->i", across, eyes))
         if np.mean(((meeting - eyes) * ahead).sum(axis=1) > 0) > 0.5:

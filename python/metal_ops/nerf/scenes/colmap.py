@@ -37,7 +37,7 @@ PYCOLMAP = "pycolmap==4.2.1"
 _MODELS = ("sparse", "colmap/sparse", ".")  # where mappers and ns-process-data leave models
 _IMAGES = ("images", "input", ".")
 _SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".tif", ".tiff")
-# Seconds for a model of any size, and bytes a second: pycolmap reads ten times as many.
+# Seconds for a model of any size, and bytes per second: pycolmap reads ten times as many.
 _PATIENCE, _RATE = 20.0, 2e6
 _LEAST_POINT = 51  # bytes of a point of points3D.bin
 
@@ -76,7 +76,7 @@ def photos_in(folder: Path) -> int:
 
 
 def how_to_make(folder: Path) -> str:
-    """What to run for a folder of photos without a model; empty without photos."""
+    """The commands for a folder of photos without a model; empty without photos."""
     for name in _IMAGES:
         count = photos_in(folder / name)
         if count:
@@ -96,8 +96,8 @@ def load_colmap(folder: Path, model: Path, downscale: int = 1) -> Scene:
     Poses keep COLMAP's world, unless it is so large or small that the box has to be brought to the usual size.
 
     Args:
-      folder: Of the photos: they lie in images/, in input/, or in the folder itself.
-      model: What `find_model` found.
+      folder: Folder of the photos: they lie in images/, in input/, or in the folder itself.
+      model: The result of `find_model`.
       downscale: Whole factor to shrink the images by.
 
     Raises:
@@ -155,7 +155,7 @@ def load_colmap(folder: Path, model: Path, downscale: int = 1) -> Scene:
 
 
 def _read(model: Path) -> dict[str, Any]:
-    """What `colmap_model.py` prints of a model."""
+    """The output of `colmap_model.py` for a model."""
     if importlib.util.find_spec("pycolmap") is None:
         raise SceneError(f"{model}: a COLMAP model is read by pycolmap; pip install {PYCOLMAP}.")
     points = model / "points3D.bin"

@@ -41,7 +41,7 @@ def main(folder: str, most_memory: int) -> int:
         chosen = list(model.points3D)[::every]
         points = [model.points3D[number].xyz.tolist() for number in chosen]
         found = {"cameras": cameras, "images": images, "points": points}
-    except Exception as why:  # pycolmap raises what its parsers raise
+    except Exception as why:  # pycolmap raises all errors of its parsers
         found = {"error": f"{type(why).__name__}: {why}"}
     json.dump(found, sys.stdout)
     return 0

@@ -1,4 +1,4 @@
-"""What all scene formats share: the records, reading images, and checking poses."""
+"""Shared by all scene formats: the records, reading images, and checking poses."""
 
 from __future__ import annotations
 
@@ -79,8 +79,8 @@ class Scene:
       space: The volume that is modelled.
       up: float [3], unit length, which way is up (for the turntable).
       background: The colour behind the pictures when they are judged, RGB in [0, 1].
-      has_alpha: Whether the pictures say what is background.
-      notes: Sentences for the user about what was assumed.
+      has_alpha: Whether the pictures mark the background.
+      notes: Sentences for the user about assumptions.
     """
 
     name: str
@@ -126,7 +126,7 @@ def number(
 ) -> float:
     """A number from a JSON object, or a SceneError that names file and field.
 
-    What is outside of [least, most] makes no scene, and overflows further on.
+    Values outside of [least, most] make no scene, and overflow further on.
     """
     value = content.get(key, default)
     if value is None:
@@ -232,7 +232,8 @@ def _holds_numbers(matrix: Any) -> bool:
 
 
 def with_suffix(file: Path, suffix: str) -> Path:
-    """The file with an ending added; what `Path.with_suffix` refuses is "." and ".." and has no image behind it."""
+    """The file with an ending added; `Path.with_suffix` refuses names such as "." and "..", which have no image
+    behind them."""
     return file.parent / (file.name + suffix)
 
 
@@ -301,7 +302,7 @@ def check_images(
 ) -> tuple[int, int, bool]:
     """(height, width, whether they have alpha) of a split's images once shrunk, from their headers alone.
 
-    So that what does not fit together, or not into memory, is said before anything is decoded.
+    So that files that do not fit together, or not into memory, are reported before anything is decoded.
 
     Raises:
       SceneError: One is missing or unreadable, sizes differ, or only some have alpha.
@@ -353,7 +354,7 @@ def say_background(
       pixels: The images.
       has_alpha: Whether the files have alpha. Photographs saved as RGBA do, and all of it is 255.
       where: The file, for the note.
-      else_: What is assumed where images say nothing.
+      else_: The assumption where images say nothing.
     """
     if has_alpha and int(pixels[..., 3].min()) < 255:
         return True, []

@@ -48,7 +48,7 @@ BLACK = "what the box does not hold is taken to be black"
 
 SPACE = {"aabb_scale", "scale", "offset", "aabb"}
 _SPLITS = ("train_filenames", "val_filenames", "test_filenames")
-# What changes a picture in instant-ngp or nerfstudio and is not done here: refused unless it is off.
+# Fields that change a picture in instant-ngp or nerfstudio and are not supported here: refused unless they are off.
 REFUSED = {
     "white_transparent": "give the images alpha",
     "black_transparent": "give the images alpha",
@@ -65,7 +65,7 @@ REFUSED_IN_FRAME = {
     "transform_matrix_end": "give one transform_matrix for each frame",
     "driver_parameters": "train without lights that move",
 }
-# What nerfstudio's writers add: poses are what they became, and depths and points are not used here.
+# Fields that nerfstudio's writers add: poses have them applied already, and depths and points are not used here.
 _ADDED = {"applied_transform", "applied_scale", "ply_file_path", "orientation_override"}
 _KNOWN = lens.KNOWN | SPACE | set(REFUSED) | {"frames", *_SPLITS} | _ADDED
 _KNOWN_IN_FRAME = (
@@ -141,7 +141,7 @@ def load_instant_ngp(path: Path, downscale: int = 1) -> Scene:
 
 
 def refuse(content: dict[str, Any], fields: dict[str, str], where: str) -> None:
-    """Raises for a field that asks for what is not done here; `fields` has the remedies."""
+    """Raises for a field that asks for an unsupported feature; `fields` has the remedies."""
     for key, remedy in fields.items():
         value = content.get(key)
         if value is not None and value is not False and value != 0:

@@ -131,7 +131,7 @@ def lens_of(
 def _check_shared(own: dict[str, Any], shared: dict[str, Any], where: str) -> None:
     """Refuses a frame of nerfstudio's that says otherwise than the file: nerfstudio takes the file's, instant-ngp not.
 
-    Of lens terms nerfstudio takes all from the file if one is there.
+    nerfstudio takes all lens terms from the file if one is there.
     """
     bent = any(_TERM.fullmatch(key) for key in shared)
     for key, value in own.items():

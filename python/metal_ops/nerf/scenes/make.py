@@ -39,7 +39,7 @@ def make_scene(
     Args:
       folder: Where to; transforms_train.json, transforms_test.json and PNGs with alpha.
       size: Pixels along the vertical edge; panoramas are twice as wide.
-      kind: Of the cameras, one of `KINDS`.
+      kind: Kind of the cameras, one of `KINDS`.
       train_views: Pictures to learn from.
       test_views: Held-out pictures.
       supersample: Rays along a pixel's edge.

@@ -1,6 +1,6 @@
 """The built-in scene: a still life of solid shapes, rendered from analytic ray intersections.
 
-Needs no download, has an exact answer at any resolution, and holds what a radiance field has to show for
+Needs no download, has an exact answer at any resolution, and holds the features that a radiance field has to show for
 itself: fine texture, thin parts, soft shadows, highlights and reflections that move with the view.
 """
 
@@ -116,7 +116,7 @@ def still_life() -> list[Solid]:
 
 
 def _sky(directions: np.ndarray) -> np.ndarray:
-    """What mirrors see: ground, horizon, sky and a soft window."""
+    """The surroundings that mirrors see: ground, horizon, sky and a soft window."""
     up = directions[:, 2:3]
     sky = (1 - np.clip(up, 0, 1)) * _rgb(232, 238, 244) + np.clip(up, 0, 1) * _rgb(96, 146, 214)
     ground = _rgb(120, 108, 96) * (1 + 0.6 * np.clip(up, -1, 0))
@@ -139,7 +139,7 @@ def _sun_directions() -> np.ndarray:
 def trace(
     solids: list[Solid], origins: np.ndarray, directions: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Colour and distance of what rays meet first.
+    """Colour and distance of the surface that rays hit first.
 
     Args:
       solids: The scene.
@@ -201,8 +201,8 @@ def render_view(
 
     Args:
       solids: The scene.
-      cameras: Of any model; pixels without a ray are transparent.
-      view: Which of them.
+      cameras: Cameras of any model; pixels without a ray are transparent.
+      view: Index of the view.
       supersample: Rays along a pixel's edge.
     """
     height, width = cameras.height, cameras.width

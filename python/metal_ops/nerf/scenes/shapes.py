@@ -1,7 +1,7 @@
 """Solid shapes with analytic ray intersections, for the procedural scene. NumPy, float32.
 
-Every shape works in its own coordinates: `place` moves rays there by a rotation about z and a
-translation, so that distances along a ray stay what they are.
+Every shape works in its own coordinates: `place` moves rays there by a rotation about z and a translation, so that
+distances along a ray stay the same.
 """
 
 from __future__ import annotations
@@ -184,7 +184,7 @@ class Frustum(Solid):
         slope = (self.top - self.bottom) / self.height
         radius = np.sqrt(p[:, 0] ** 2 + p[:, 1] ** 2)
         side = np.stack([p[:, 0], p[:, 1], -slope * radius], axis=1)
-        # Which surface: the one whose equation the point fulfils best.
+        # The surface whose equation the point fulfils best.
         off_side = np.abs(radius - (self.bottom + slope * p[:, 2]))
         off_top, off_bottom = np.abs(p[:, 2] - self.height), np.abs(p[:, 2])
         up = np.array([[0, 0, 1]], np.float32)

@@ -260,9 +260,10 @@ def _become(task: dict[str, Any], files: list[int]) -> None:
     for file, number in zip(above, wanted, strict=True):
         os.dup2(file, number)
         os.close(file)
-    nothing = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(nothing, 0)
-    os.close(nothing)
+    if 0 not in wanted:
+        nothing = os.open(os.devnull, os.O_RDONLY)
+        os.dup2(nothing, 0)
+        os.close(nothing)
     os.chdir(task["cwd"])
     before = os.environ.get("PYTHONPATH", "")
     os.environ.clear()
@@ -295,7 +296,40 @@ def program(arguments: list[str]) -> None:
         runpy.run_path(kind, run_name="__main__")
 
 
-if __name__ == "__main__":
+# ---- `python` for shells ---------------------------------------------------------------------------------------------
+
+
+def python_for_shells(folder: Path) -> Path:
+    """A folder for PATH whose `python` is a fork, where a fork is what a new process would be."""
+    path = folder / "python"
+    path.write_text(
+        f'#!/bin/sh\nexec "{sys.executable}" -I -S "{Path(__file__).resolve()}" as-python "$@"\n'
+    )
+    path.chmod(0o755)
+    return folder
+
+
+def as_python(arguments: list[str]) -> None:
+    """Ends as Python with these arguments does."""
+    told = json.loads(os.environ.get(VARIABLE, "{}"))
+    if not told or not arguments or (arguments[0][0] == "-" and arguments[0] not in ("-c", "-m")):
+        os.execv(sys.executable, [sys.executable, *arguments])
+    server = Server(told["address"], told["environment"])
+    if not server.can(os.environ):
+        os.execv(sys.executable, [sys.executable, *arguments])
+    fork = server.start(arguments, os.environ, 1, 2, [0], Path.cwd())
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda number, _: os.kill(fork.pid, number))
+    code = fork.wait() or 0
+    if code < 0:
+        signal.signal(-code, signal.SIG_DFL)
+        os.kill(os.getpid(), -code)
+    os._exit(code)
+
+
+if __name__ == "__main__" and sys.argv[1] == "as-python":
+    as_python(sys.argv[2:])
+elif __name__ == "__main__":
     import numpy
     import pytest  # noqa: F401 - the forks have it, and the modules below
     import tensorflow  # noqa: F401

@@ -194,6 +194,7 @@ def accuracy(model, x, labels):
     return np.mean(np.argmax(model.predict(x, verbose=0), -1) == labels)
 
 
+@pytest.mark.full("trains four models")
 def test_three_adapters_on_one_base_for_three_tasks(tmp_path):
     model, (x, tasks) = base(), classifier_data()
     untrained = model.predict(x, verbose=0)

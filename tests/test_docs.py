@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import functools
 import html
 import json
@@ -19,6 +20,7 @@ import pytest
 from packaging.specifiers import SpecifierSet
 
 from benchmarks import pages as bench_pages
+from tests import forked
 from tests.browser import chromium, untried
 from tests.processes import ROOT, Process
 from tools.reference import __main__ as reference
@@ -65,8 +67,11 @@ def blocks(text: str) -> list[tuple[str, str, str, str]]:
 @functools.cache
 def _environment() -> dict[str, str]:
     drop = ("MAKEFLAGS", "MFLAGS", "MAKELEVEL", "METAL_OPS_DEVICE")
+    forked.Server.of_this_run()
     environment = {name: value for name, value in os.environ.items() if name not in drop}
-    environment["PATH"] = f"{Path(sys.executable).parent}:{environment['PATH']}"
+    forks = forked.python_for_shells(Path(tempfile.mkdtemp(prefix="metal_ops_python_")))
+    atexit.register(shutil.rmtree, forks, ignore_errors=True)
+    environment["PATH"] = f"{forks}:{Path(sys.executable).parent}:{environment['PATH']}"
     environment["TF_CPP_MIN_LOG_LEVEL"] = "2"
     return environment
 

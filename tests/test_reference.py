@@ -125,6 +125,7 @@ def test_errors_are_as_measured():
     assert not off, f"committed and measured: {off}"
 
 
+@pytest.mark.full("measures in a process of its own; test_errors_are_as_measured measures all")
 def test_an_op_is_measured_alone(monkeypatch: pytest.MonkeyPatch, capsys):
     """Its figures and no others change; of a name without a case it is said, and nothing is written."""
     committed = {path: path.read_text() for path in records.KEY}

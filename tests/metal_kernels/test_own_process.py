@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.forked import Fork, Server
+from tests.forked import Fork, Server, python_for_shells
 from tests.processes import Process, patience
 
 ENDS = {
@@ -50,6 +51,34 @@ def test_one_that_does_not_end_is_killed(server: Server, tmp_path: Path) -> None
     file.write_text("import time\ndef test():\n    time.sleep(100)")
     code, output = server.run(["-q", "-p", "no:cacheprovider", str(file)], 0.5)
     assert code == -9 and output.endswith("no end after 0.5 s")
+
+
+@pytest.mark.parametrize(
+    "command, code, said",
+    [
+        ("python -c 'import sys; print(sys.argv, __name__)' a b", 0, "['-c', 'a', 'b'] __main__\n"),
+        ("echo '[1,  2]' | python -m json.tool --compact", 0, "[1,2]\n"),
+        ("python -c 'import sys; print(\"tensorflow\" in sys.modules)'", 0, "True\n"),
+        ("TF_ENABLE_ONEDNN_OPTS=0 python -c 'import sys; print(\"tensorflow\" in sys.modules)'", 0, "False\n"),
+        ("python - <<< 'print(1 + 1)'", 0, "2\n"),
+        ("python -c 'raise SystemExit(3)'", 3, ""),
+        ("cd / && python -c 'import os; print(os.getcwd())'", 0, "/\n"),
+        ("python -c 'import os; os.abort()'", 134, ""),
+        ("timeout -s INT 2 python -c 'import time; time.sleep(60)' 2>/dev/null", 124, ""),
+    ],
+)  # fmt: skip
+def test_python_for_shells(
+    command: str, code: int, said: str, server: Server, tmp_path: Path
+) -> None:
+    path = f"{python_for_shells(tmp_path)}:{os.environ['PATH']}"
+    ended = subprocess.run(
+        ["bash", "-c", f"{command}; exit ${{PIPESTATUS[0]}}" if "|" not in command else command],
+        env={**os.environ, "PATH": path},
+        stdout=subprocess.PIPE,
+        text=True,
+        timeout=120,
+    )
+    assert (ended.returncode, ended.stdout) == (code, said)
 
 
 # Both kinds of processes say the same; `forked` says which it is.

@@ -87,6 +87,7 @@ def run(pack: Path, *arguments: str, device: str = "cpu") -> str:
     return done.stdout + done.stderr
 
 
+@pytest.mark.full("runs tests of hostmetal once more")
 def test_what_was_recorded_gives_the_same_again(pack: Path) -> None:
     said = run(pack, "2")
     assert "launches of tests/msl: 2, run 2 times, always as on the CPU device: 2" in said, said

@@ -426,6 +426,7 @@ def test_the_choice_is_part_of_what_the_cache_knows(monkeypatch):
     assert key() == without
 
 
+@pytest.mark.full("compiles in four processes")
 def test_code_does_not_depend_on_how_strings_hash():
     """Sets of names have another order in each process."""
     program = f"""

@@ -114,7 +114,9 @@ COMPARISONS = {
 }
 
 
-@pytest.mark.parametrize("kind", COMPARISONS)
+@pytest.mark.parametrize(
+    "kind", ["encodings", pytest.param("backends", marks=pytest.mark.full("trains by the clock"))]
+)
 def test_compare_trains_both_and_draws_their_curves(kind, tmp_path, capsys):
     arguments, names, timed = COMPARISONS[kind]
     code = nerf("compare", *OPTIONS, *arguments, "--runs", tmp_path, "--name", "run")
@@ -142,7 +144,13 @@ KINDS_OF_SCENES = {
 }
 
 
-@pytest.mark.parametrize("kind", KINDS_OF_SCENES)
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pytest.param(kind, marks=pytest.mark.full("as its folder")) if "a file" in kind else kind
+        for kind in KINDS_OF_SCENES
+    ],
+)
 def test_every_kind_of_scene_trains(kind, tmp_path, still_life, capsys):
     """Through the commands, each kind with another option of the model."""
     data = tmp_path / "data"
@@ -309,7 +317,12 @@ def test_an_existing_run_is_not_replaced(finished, capsys):
     assert (finished / "checkpoint.npz").read_bytes() == before
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["Ctrl-C", "SIGTERM"])
+TOO = pytest.mark.full("as Ctrl-C: tests/test_programs.py has the signals")
+
+
+@pytest.mark.parametrize(
+    "number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=TOO)], ids=["Ctrl-C", "SIGTERM"]
+)
 def test_a_signal_leaves_a_checkpoint_and_pictures(number, tmp_path):
     """In the middle of training: exit code 130, and a run that can be resumed."""
     command = [sys.executable, "-m", "metal_ops", "nerf", "train", *OPTIONS, "--seconds", "100"]

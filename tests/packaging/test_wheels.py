@@ -197,6 +197,7 @@ def test_the_installed_package_is_the_one_imported(installed):
     assert where.startswith(str(installed.site_packages))
 
 
+@pytest.mark.full("other tests once more")
 def test_tests_pass_outside_of_the_checkout(installed):
     out = installed.run(
         *(
@@ -217,6 +218,7 @@ def test_doctor(installed):
     assert "metal_ops works" in out and "GPU:0" in out and "note:" not in out
 
 
+@pytest.mark.full("builds an op, as tests/metal_kernels/test_build.py in the checkout")
 def test_builds_ops_of_others(installed):
     """Compilers are the system's; headers and libraries are the installed ones."""
     samples = installed.work / "tests/metal_kernels/samples"

@@ -185,13 +185,13 @@ def quantization_report(model: keras.Model, quantized: keras.Model, data: Any) -
         id(layer): (new.format.bits, _ratio(alone, of_y), _ratio(inside, of_y))
         for (layer, new), (of_y, alone, inside) in zip(pairs, squares, strict=True)
     }
-    sizes = zip(_own_bytes(model), _own_bytes(quantized), strict=True)
-    rows = tuple(
-        LayerError(_keras.path(layer), *errors.get(id(layer), (None, None, None)), *bytes_of)
-        for (layer, _), bytes_of in zip([*every, (model, quantized)], sizes, strict=True)
-        if any(bytes_of) or id(layer) in errors
-    )
-    return QuantizationReport(rows, _ratio(*of_model[::-1]), _bytes(model), _bytes(quantized))
+    rows = []
+    layers = [*(layer for layer, _ in every), model]
+    for layer, before, after in zip(layers, _own_bytes(model), _own_bytes(quantized), strict=True):
+        bits, alone, inside = errors.get(id(layer), (None, None, None))
+        if before or bits is not None:
+            rows.append(LayerError(_keras.path(layer), bits, alone, inside, before, after))
+    return QuantizationReport(tuple(rows), _ratio(*of_model[::-1]), _bytes(model), _bytes(quantized))
 
 
 def _pairs(op: str, model: Any, quantized: Any) -> list[tuple[Any, Any]]:

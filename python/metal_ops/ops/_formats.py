@@ -63,8 +63,8 @@ class Format(NamedTuple):
                     )
             block = None
         elif bits not in (4, 8):
-            usual = f"{', '.join(map(str, _LOOKUP_BITS[:-1]))} or {_LOOKUP_BITS[-1]}"
-            more = f"; a lookup table has {usual}, as with lookup=16"
+            several = f"{', '.join(map(str, _LOOKUP_BITS[:-1]))} or {_LOOKUP_BITS[-1]}"
+            more = f"; a lookup table has {several}, as with lookup=16"
             raise ValueError(f"[{op}] bits: expected 4 or 8, got {bits}{more}.")
         narrow = bits == 4 or lookup is not None
         kind = tf.as_dtype(scales) if scales is not None else _SCALES[narrow]

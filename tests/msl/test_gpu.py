@@ -70,6 +70,8 @@ FOR_ALL_TARGETS = {
     *("device/kernels/nn/gemm_blocks.metal", "device/kernels/nn/gemm_conv.metal"),
     *("device/kernels/nn/gemm_warpgroups.metal", "device/kernels/nn/loss.metal"),
     *("kernels/attention/attention.metal", "kernels/attention/attention_warpgroups.metal"),
+    "kernels/attention/attention_turns_gradient.metal",
+    "kernels/attention/attention_warpgroups_gradient.metal",
     *("kernels/gemm/gemm_blocks.metal", "kernels/gemm/gemm_conv.metal"),
     *("kernels/gemm/gemm_warpgroups.metal", "kernels/hamming_distance/hamming_distance.metal"),
     *("kernels/hash_encode/hash_encode.metal", "kernels/hash_encode/hash_encode_table.metal"),
@@ -190,6 +192,15 @@ CASES = {
     "limits": (
         "[[max_total_threads_per_threadgroup(128)]] kernel void k(device uint* a) { a[0] = 1; }",
         [r"\.entry msl_k\([^{]*\.maxntid 128, 1, 1\s*\{"],
+    ),
+    "registers that are handed on": (
+        "#if defined(__HAVE_WARPGROUP_MATRIX__)\n[[max_total_threads_per_threadgroup(384)]] kernel void k(\n"
+        "device float* a, threadgroup float* t, uint i [[simdgroup_index_in_threadgroup]]) {\n"
+        "_msl::begin_products(); if (i >= 8) { _msl::give_registers<40>(); _msl::come_to(1, 384); return; }\n"
+        "_msl::take_registers<232>(); _msl::meet_at(1, 384); _msl::wait_for_number(a, 2); _msl::begin_stores();\n"
+        "_msl::add_floats(a, t, 16); _msl::end_stores(); _msl::wait_for_stores(); _msl::tell_number(a, 3); }\n#endif",
+        [r"\.entry msl_k\([^{]*\.maxntid 384, 1, 1\n\.minnctapersm 1\s*\{", r"setmaxnreg\.dec\.sync\.aligned\.u32 40;",
+         r"bar\.arrive", r"ld\.acquire\.gpu\.global", r"cp\.reduce\.async\.bulk", r"st\.release\.gpu\.global"],
     ),
     "overloads by address space": (
         "constant float c = 7;\n"

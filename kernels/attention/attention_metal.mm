@@ -12,8 +12,8 @@ namespace {
 
 int64_t Pieces(int64_t n, int64_t piece) { return (n + piece - 1) / piece; }
 
-// How simdgroups are taken four at a time: see attention_params.h. The shaders are named by their size; of the gradients
-// of keys and of queries, the bytes of threadgroup memory.
+// How simdgroups are taken four at a time: see attention_params.h. The shaders are named by their
+// size; of the gradients of keys and of queries, the bytes of threadgroup memory.
 struct Four {
   int64_t warpgroups, keys, stages, together;
   int size, name;
@@ -177,8 +177,8 @@ class Launcher {
     const int64_t n = four_.warpgroups ? 2 * padded_queries() : p_.queries;
     return call_.AllocateTemp(DType::kFloat, {p_.batch, p_.heads, n}, &means_);
   }
-  // Whether the sums of queries are taken in turns by those who have keys, which is one pass for two; with few keys
-  // most of a GPU would wait.
+  // Whether the sums of queries are taken in turns by those who have keys, which is one pass for
+  // two; with few keys most of a GPU would wait.
   Status ChooseTurns() {
     const int64_t groups = Pieces(p_.keys, kTurnKeys) * p_.kv_heads * p_.batch;
     if (four_.turn_queries == 0 || groups < kLeastTurnGroups || p_.keys < kLeastTurnKeys) {
@@ -218,8 +218,8 @@ class Launcher {
   // threadgroup memory itself have so much of it.
   static constexpr int64_t kThreadgroups = 264, kLeastKeysOfFour = 256;
   static constexpr size_t kFoursMemory = 200 << 10;
-  // Threadgroups of 128 keys each, enough of them that one at a time on each of an H200's multiprocessors is quicker than
-  // two smaller ones that multiply more, and keys of a head.
+  // Threadgroups of 128 keys each, enough of them that one at a time on each of an H200's
+  // multiprocessors is quicker than two smaller ones that multiply more, and keys of a head.
   static constexpr int64_t kTurnKeys = 128, kLeastTurnGroups = 256, kLeastTurnKeys = 1024;
   static_assert(std::max(kSimdgroups, kThreadgroups) < LaunchCounters::kCounts &&
                     std::max(kSimdgroups, kThreadgroups) / 2 <= LaunchCounters::kNumbers,

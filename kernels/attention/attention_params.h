@@ -27,6 +27,28 @@
 #define ATTENTION_WARPGROUP_BYTES(size, warpgroups, keys, stages) \
   (2 * (size) * (64 * (warpgroups) + 2 * (stages) * (keys)))
 
+// For the gradients of 64 keys, and of 64 queries: how many of the others they look at together, of how many such steps
+// these are in threadgroup memory, and how many threadgroups the registers are to do for.
+#define ATTENTION_GRADIENT_KV_64 128, 2, 2
+#define ATTENTION_GRADIENT_Q_64 64, 2, 2
+#define ATTENTION_GRADIENT_KV_128 64, 2, 2
+#define ATTENTION_GRADIENT_Q_128 64, 2, 2
+#define ATTENTION_GRADIENT_KV_SMALL 16, 2, 1
+#define ATTENTION_GRADIENT_Q_SMALL 16, 2, 1
+// Two-byte elements, and of each query of a step two numbers.
+#define ATTENTION_GRADIENT_KV_BYTES(size, queries, stages) \
+  (4 * (size) * (64 + (stages) * (queries)) + 8 * (stages) * (queries))
+#define ATTENTION_GRADIENT_Q_BYTES(size, keys, stages) (4 * (size) * (stages) * (keys))
+// Where twice four simdgroups have 128 keys and sum up the queries' gradients, too, in turns, beside four that do
+// not multiply: the same two numbers.
+#define ATTENTION_GRADIENT_TURNS_THREADS 384
+#define ATTENTION_GRADIENT_TURNS_64 128, 2
+#define ATTENTION_GRADIENT_TURNS_128 64, 2
+#define ATTENTION_GRADIENT_TURNS_BYTES(size, queries, stages) \
+  (4 * (size) * (128 + ((stages) + 2) * (queries)) + (256 + 8 * (stages)) * (queries))
+// Queries of a head are as many as a multiple of this, where their gradients begin.
+#define ATTENTION_GRADIENT_PIECE 128
+
 // Steps through an array [batch, heads, queries, keys], 0 where it is broadcast.
 struct AttentionSteps {
   int64_t batch, head, query, key;

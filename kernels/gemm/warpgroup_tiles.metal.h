@@ -32,18 +32,30 @@ template <int kBatches>
 ROWS_INLINE inline void wait_for_products() {
   _msl::wait_for_products<kBatches>();
 }
+// Of those that have ended, while later ones have not.
+template <typename Sums, int N>
+ROWS_INLINE inline void read_products(thread Sums (&sums)[N]) {
+  _msl::read_products(sums);
+}
 ROWS_INLINE inline void show_to_products() { _msl::show_to_products(); }
+// What depends on it is reckoned in each turn of a loop, whose sums need the registers.
+ROWS_INLINE inline uint each_turn(uint number) { return _msl::here(number); }
 #else
 ROWS_INLINE inline void begin_products() {}
 ROWS_INLINE inline void end_products() {}
 template <int kBatches>
 ROWS_INLINE inline void wait_for_products() {}
+template <typename Sums, int N>
+ROWS_INLINE inline void read_products(thread Sums (&)[N]) {}
 ROWS_INLINE inline void show_to_products() {}
+ROWS_INLINE inline uint each_turn(uint number) { return number; }
 #endif
 
 // kTerms terms of a times b. kRowLines: the rows of a are lines, of which there are kRows; kColumnLines: the columns of b
-// are lines, of which there are kColumns. Else the terms are the lines.
-template <typename T, int kRows, int kColumns, int kTerms, bool kRowLines, bool kColumnLines>
+// are lines, of which there are kColumns. Else the terms are the lines. kEachTurn: places are reckoned in each turn of a
+// loop, where sums need the registers.
+template <typename T, int kRows, int kColumns, int kTerms, bool kRowLines, bool kColumnLines,
+          bool kEachTurn = false>
 struct WarpgroupProduct {
   using Ops = Rows<T>;
   using Sums16 = typename Ops::Sums16;
@@ -61,11 +73,15 @@ struct WarpgroupProduct {
   ROWS_INLINE static void run(threadgroup const T* a, int row, threadgroup const T* b, int part,
                               thread Sums16 (&sums)[kColumns / 8], bool adds, uint lane) {
 #if defined(__HAVE_WARPGROUP_MATRIX__)
+    const ulong left = begins(_msl::matrix_at(a + a_at(row, 0), 2 * A::kPanel));
+    const ulong right = begins(_msl::matrix_at(b, 2 * B::kPanel));
     ROWS_UNROLL
     for (int k = 0; k < kTerms; k += 16) {
       _msl::multiply_64<T, !kRowLines, !kColumnLines>(
-          sums, _msl::matrix_at(a + a_at(row, k), 2 * A::kPanel),
-          _msl::matrix_at(b + b_at(k), 2 * B::kPanel), adds || k > 0);
+          sums,
+          kEachTurn ? left + a_at(0, k) / 8 : _msl::matrix_at(a + a_at(row, k), 2 * A::kPanel),
+          kEachTurn ? right + b_at(k) / 8 : _msl::matrix_at(b + b_at(k), 2 * B::kPanel),
+          adds || k > 0);
     }
 #else
     if (!adds) clear(sums);
@@ -83,10 +99,13 @@ struct WarpgroupProduct {
                               threadgroup const T* b, thread Sums16 (&sums)[kColumns / 8],
                               bool adds, uint lane) {
 #if defined(__HAVE_WARPGROUP_MATRIX__)
+    const ulong right = begins(_msl::matrix_at(b, 2 * B::kPanel));
     ROWS_UNROLL
     for (int k = 0; k < kTerms; k += 16) {
       _msl::multiply_64<T, !kColumnLines>(
-          sums, rows[k / 16].part, _msl::matrix_at(b + b_at(k), 2 * B::kPanel), adds || k > 0);
+          sums, rows[k / 16].part,
+          kEachTurn ? right + b_at(k) / 8 : _msl::matrix_at(b + b_at(k), 2 * B::kPanel),
+          adds || k > 0);
     }
 #else
     if (!adds) clear(sums);
@@ -96,6 +115,9 @@ struct WarpgroupProduct {
   }
 
  private:
+#if defined(__HAVE_WARPGROUP_MATRIX__)
+  ROWS_INLINE static ulong begins(ulong at) { return kEachTurn ? _msl::here(at) : at; }
+#endif
   ROWS_INLINE static void clear(thread Sums16 (&sums)[kColumns / 8]) {
     ROWS_UNROLL
     for (int j = 0; j < kColumns / 8; ++j) Ops::clear(sums[j]);

@@ -57,6 +57,17 @@ MOST_SPILLED = {
     "attention_warpgroups_bfloat_64": 4100,
     "attention_warpgroups_half_128": 780,
     "attention_warpgroups_bfloat_128": 780,
+    "attention_warpgroups_d_q_half_128": 1200,
+    "attention_warpgroups_d_q_bfloat_128": 1200,
+    "attention_warpgroups_d_kv_half_128": 2100,
+    "attention_warpgroups_d_kv_bfloat_128": 2100,
+    "attention_warpgroups_d_kv_half_64": 3800,
+    "attention_warpgroups_d_kv_bfloat_64": 3800,
+    # Without them 260 and 320 on Hopper, most of it in the simdgroups that bring tiles. No host launches those for sm_80.
+    "attention_turns_d_all_half_128": 4800,
+    "attention_turns_d_all_bfloat_128": 4800,
+    "attention_turns_d_all_half_64": 23500,
+    "attention_turns_d_all_bfloat_64": 23500,
     "attention_groups_half_256": 320,
     "attention_groups_bfloat_256": 400,
     "attention_d_bias_half_1": 480,
@@ -70,6 +81,8 @@ FOR_ALL_TARGETS = {
     *("device/kernels/nn/gemm_blocks.metal", "device/kernels/nn/gemm_conv.metal"),
     *("device/kernels/nn/gemm_warpgroups.metal", "device/kernels/nn/loss.metal"),
     *("kernels/attention/attention.metal", "kernels/attention/attention_warpgroups.metal"),
+    "kernels/attention/attention_turns_gradient.metal",
+    "kernels/attention/attention_warpgroups_gradient.metal",
     *("kernels/gemm/gemm_blocks.metal", "kernels/gemm/gemm_conv.metal"),
     *("kernels/gemm/gemm_warpgroups.metal", "kernels/hamming_distance/hamming_distance.metal"),
     *("kernels/hash_encode/hash_encode.metal", "kernels/hash_encode/hash_encode_table.metal"),
@@ -190,6 +203,15 @@ CASES = {
     "limits": (
         "[[max_total_threads_per_threadgroup(128)]] kernel void k(device uint* a) { a[0] = 1; }",
         [r"\.entry msl_k\([^{]*\.maxntid 128, 1, 1\s*\{"],
+    ),
+    "registers that are handed on": (
+        "#if defined(__HAVE_WARPGROUP_MATRIX__)\n[[max_total_threads_per_threadgroup(384)]] kernel void k(\n"
+        "device float* a, threadgroup float* t, uint i [[simdgroup_index_in_threadgroup]]) {\n"
+        "_msl::begin_products(); if (i >= 8) { _msl::give_registers<40>(); _msl::come_to(1, 384); return; }\n"
+        "_msl::take_registers<232>(); _msl::meet_at(1, 384); _msl::wait_for_number(a, 2); _msl::begin_stores();\n"
+        "_msl::add_floats(a, t, 16); _msl::end_stores(); _msl::wait_for_stores(); _msl::tell_number(a, 3); }\n#endif",
+        [r"\.entry msl_k\([^{]*\.maxntid 384, 1, 1\n\.minnctapersm 1\s*\{", r"setmaxnreg\.dec\.sync\.aligned\.u32 40;",
+         r"bar\.arrive", r"ld\.acquire\.gpu\.global", r"cp\.reduce\.async\.bulk", r"st\.release\.gpu\.global"],
     ),
     "overloads by address space": (
         "constant float c = 7;\n"

@@ -93,6 +93,8 @@ class Attention:
         weights = np.exp(scores - np.where(np.isneginf(most), 0, most))
         total = weights.sum(axis=-1, keepdims=True)
         self.weights = weights / np.where(total == 0, 1, total)
+        with np.errstate(divide="ignore"):
+            self.log_sum_exp = (most + np.log(total))[..., 0]  # -infinity where no key is seen
         self.keeps = 1.0
         if self.dropout:
             self.keeps = kept(scores.shape, self.dropout, self.seed)

@@ -12,7 +12,9 @@ build/gpu/fused_mlp.o: benchmarks/gpu/fused_mlp.mm benchmarks/metal_program.h ke
 build/gpu/products.o: benchmarks/gpu/products.mm benchmarks/metal_program.h $(wildcard kernels/gemm/*_params.h) \
     kernels/quantized_matmul/quantized_matmul_params.h | build/system-metal.stamp
 build/gpu/attention.o: benchmarks/gpu/attention.mm benchmarks/metal_program.h kernels/attention/attention_params.h | build/system-metal.stamp
-build/gpu/replay.o build/gpu/hash_encode.o build/gpu/fused_mlp.o build/gpu/textures.o build/gpu/products.o build/gpu/attention.o:
+build/gpu/attention_gradient.o: benchmarks/gpu/attention_gradient.mm benchmarks/metal_program.h kernels/attention/attention_params.h | build/system-metal.stamp
+build/gpu/replay.o build/gpu/hash_encode.o build/gpu/fused_mlp.o build/gpu/textures.o build/gpu/products.o build/gpu/attention.o \
+build/gpu/attention_gradient.o:
 	@mkdir -p $(@D)
 	@echo "  compile $<"
 	@$(OBJCXX) $(OBJCXXFLAGS) $(CXXFLAGS) -c $< -o $@

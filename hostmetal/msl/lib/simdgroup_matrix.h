@@ -66,6 +66,8 @@ void end_copies();
 template <int batches>
 void wait_for_copies();
 unsigned long matrix_at(threadgroup const void* at, unsigned next);
+unsigned long here(unsigned long at);
+unsigned here(unsigned number);
 template <class T, bool columns_a, bool columns_b, class Sums, int n>
 void multiply_64(thread Sums (&c)[n], unsigned long a, unsigned long b, bool adds);
 template <class T, bool columns_b, class Sums, int n>
@@ -74,7 +76,24 @@ void begin_products();
 void end_products();
 template <int batches>
 void wait_for_products();
+template <class Sums, int n>
+void read_products(thread Sums (&c)[n]);
 void show_to_products();
+void store_bytes(device void* to, threadgroup const void* from, unsigned bytes);
+void add_floats(device float* to, threadgroup const float* from, unsigned bytes);
+void begin_stores();
+void end_stores();
+void wait_for_stores();
+void wait_for_reads();
+void wait_for_number(device const void* at, unsigned number);
+void tell_number(device void* at, unsigned number);
+void meet_at(unsigned place, unsigned threads);
+void come_to(unsigned place, unsigned threads);
+void all_lanes();
+template <int registers>
+void take_registers();
+template <int registers>
+void give_registers();
 }  // namespace _msl
 #endif  // __NVPTX__
 

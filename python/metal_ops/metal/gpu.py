@@ -226,9 +226,13 @@ def compile_text(text: str, reflection: Reflection, target: str, fast_math: bool
     for kernel in reflection.kernels:
         if kernel.max_threads < number("MAX_THREADS"):  # more registers a thread may be used then
             entry = re.escape(entry_name(kernel.host_name))
+            bounds = f".maxntid {kernel.max_threads}, 1, 1"
+            body = re.search(rf"(?ms)^\.visible \.entry {entry}\(.*?^\}}$", text)
+            if body and "setmaxnreg." in body[0]:  # who hands registers on begins with a known number
+                bounds += "\n.minnctapersm 1"
             text = re.sub(
                 rf"(?ms)^(\.visible \.entry {entry}\(.*?\n\))( *//[^\n]*)?$(?=\n\{{)",
-                rf"\1\n.maxntid {kernel.max_threads}, 1, 1",
+                rf"\1\n{bounds}",
                 text,
             )
     # Comments are half of the text.

@@ -38,7 +38,7 @@ OF_PROCESSORS = re.compile(r"gemm_(middle|wide|cached)_")
 # Blocks that want more threadgroup memory than the CPU device has; a GPU takes no others, and blocks for few rows.
 OF_GPUS = re.compile(
     r"gemm_blocks_(large|middle|low|thin)_|gemm_conv_(large|middle)_|gemm_warpgroups_(wide|even)_|"
-    r"attention_warpgroups_\w+_(64|128)$"
+    r"attention_warpgroups_\w+_(64|128)$|attention_turns_"
 )
 # Halves that would be large blocks are products of warpgroups on GPUs that have these.
 OF_OTHERS = re.compile(
@@ -155,12 +155,16 @@ def networks(dtype: str) -> None:
         raw_ops.fused_mlp(x, weights, **sizes)
 
 
+# So many that a GPU sums up queries' gradients in turns.
+MANY_HEADS = [(3, 32, 1030), (100, 32, 1030)] if ON_GPU else []
+
+
 def attention(dtype: str) -> None:
-    for size in (3, 100, 200):
+    for size, heads, keys in ((3, 1, 300), (100, 1, 300), (200, 1, 300), *MANY_HEADS):
         # So many keys that simdgroups share them out.
-        q, k = tf.ones([1, 1, 2, size], dtype), tf.ones([1, 1, 300, size], dtype)
+        q, k = tf.ones([1, heads, 2, size], dtype), tf.ones([1, heads, keys, size], dtype)
         with tf.GradientTape() as tape:
-            bias = tf.ones([2, 300], dtype)
+            bias = tf.ones([2, keys], dtype)
             tape.watch([q, bias])
             y = metal_ops.scaled_dot_product_attention(q, k, k, bias=bias)
         tape.gradient(y, [q, bias])

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import re
 
 import numpy as np
 import pytest
 
-from metal_ops.metal import cli
+from metal_ops.metal import Options, cli, compile_object, link
 from metal_ops.metal.check_launch import CHECKS, Checks
 from metal_ops.metal.launch import Fault, Library
 
-from .check_cases import CASES, source
+from .check_cases import ARGUMENTS, BARRIER, CASES, TILE, source
 from .shaders import HEADER, library
 
 pytestmark = pytest.mark.compiler
@@ -82,6 +83,63 @@ def test_others_say_nothing(name, shader):
     if case.check != "bounds":
         _run(shader, f"wrong{NUMBERS[name]}", checks)
         assert checks.reports == []
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"coverage": True}, {"debug": True}, {"logging": True}, {"fast_math": True}],
+    ids=str,
+)
+def test_beside_other_options(options):
+    """Each way of compiling leaves the lines, and the source's name in messages, as they are."""
+    case = CASES["no barrier"]
+    text = f"kernel void wrong{ARGUMENTS} {{\n{case.wrong}}}\n"
+    text += f"kernel void right{ARGUMENTS} {{\n{case.right}}}\n"
+    shader = library(text, checked=True, checks=True, **options)
+    checks = Checks()
+    _run(shader, "right", checks)
+    assert checks.reports == []
+    _run(shader, "wrong", checks)
+    assert set(re.findall(r" at (\S+:\d+)", " ".join(checks.reports))) == {
+        "test.metal:6",
+        "test.metal:7",
+    }, checks.reports
+
+
+@pytest.mark.parametrize("form", ["absolute", "relative", "under the working directory"])
+def test_paths_are_the_users(form, tmp_path, monkeypatch):
+    """clang takes what an absolute path shares with the working directory for a folder of its own."""
+    for folder in ("here", "there"):
+        (tmp_path / folder).mkdir()
+    text = HEADER + f"kernel void wrong{ARGUMENTS} {{\n{CASES['no barrier'].wrong}}}\n"
+    (tmp_path / "there/k.metal").write_text(text)
+    monkeypatch.chdir(tmp_path if form == "under the working directory" else tmp_path / "here")
+    monkeypatch.setenv("PWD", os.getcwd())
+    names = {"relative": "../there/k.metal", "under the working directory": "there/k.metal"}
+    name = names.get(form, str(tmp_path / "there/k.metal"))
+    data, _ = compile_object(name, Options(checks=True))
+    (tmp_path / "k.metallib").write_bytes(link([data]))
+    checks = Checks(("race",))
+    _run(Library(str(tmp_path / "k.metallib"), True), "wrong", checks)
+    assert re.findall(r" at (\S+):\d+", checks.reports[0]) == [name, name]
+
+
+@pytest.mark.parametrize(
+    "body, says",
+    [
+        ("s[0] += 2;", "; make it an atomic update, or give each thread a place of its own"),
+        ("s[t / 2] = t;", "; make it an atomic update, or give each thread a place of its own"),
+        ("if (t < 63) s[t] += s[t + 1];", "call threadgroup_barrier(mem_flags::mem_threadgroup) between them, or make"),
+        ("s[t] = s[63 - t];", "call threadgroup_barrier(mem_flags::mem_threadgroup) between them, or make it"),
+        ("s[0] = s[0] + 2;", "between them, or make it an atomic update"),
+    ],
+)  # fmt: skip
+def test_remedy_of_one_line(body, says):
+    """An atomic update is no remedy for a neighbour's element."""
+    text = f"kernel void k{ARGUMENTS} {{\n{TILE}s[t] = 1;\n{BARRIER}{body}\n{BARRIER}out[i] = s[t];\n}}\n"
+    checks = Checks(("race",))
+    _run(library(text, checked=True, checks=True), "k", checks)
+    assert says in checks.reports[0]
 
 
 OVERLAP = """

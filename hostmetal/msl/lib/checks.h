@@ -66,7 +66,10 @@ void say_race(State& s, const Target& to, Access access, unsigned me, Place* pla
   t.add(", are not ordered; ");
   if (is_atomic(access) != is_atomic(other.access())) t.add("make both atomic, or ");
   const bool same = place && other_place && place->line == other_place->line && !is_atomic(access);
-  add_order(t, s, other, me, to.space, same);
+  add_order(t, s, other, me, to.space, same && place->column == other_place->column);
+  // `a[0] = a[0] + x`, or `a[t] += a[t + 1]`.
+  if (same && other.group == s.group && place->column != other_place->column)
+    t.add(", or make it an atomic update");
   if (access == kWrite && other.access() == kWrite && to.size <= sizeof s.pending_old) {
     s.pending_size = to.size;
     s.pending_key = key;

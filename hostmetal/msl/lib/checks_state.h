@@ -222,8 +222,9 @@ void add_order(Text& t, const State& s, const Record& other, unsigned me, Space 
   if (other.group != s.group) {
     if (other.group <= s.launches[s.n_launches - 1].first)
       return t.add(
-          "call memoryBarrierWithScope: between the dispatches, which may overlap, or use a serial "
-          "encoder");
+          "call memoryBarrierWithScope: between the dispatches (setBarrier of an indirect "
+          "command), "
+          "which may overlap, or use a serial encoder");
     return t.add(
         "no barrier orders threadgroups: use atomics, memory of each threadgroup's own, or two "
         "dispatches");

@@ -10,6 +10,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 
 namespace hostmetal {
 namespace {
@@ -106,6 +107,9 @@ std::string ReadChecks() {
   std::string wrong;
   if (check && *check) wrong = ReadWords(check), asked.any = true;
   if (wrong.empty() && schedule && *schedule) wrong = ReadSchedule(schedule), asked.any = true;
+  // Kernels with checks run in the place of validated ones.
+  const char* wrapper = getenv("METAL_DEVICE_WRAPPER_TYPE");
+  if (asked.any && wrapper && atoi(wrapper) != 0) asked.checks |= METALLIB_CHECK_BOUNDS;
   return wrong;
 }
 
@@ -148,8 +152,10 @@ metallib_checks* CheckedBatch::Of(size_t number, const Kernel& kernel,
 
 Failure CheckedBatch::Reports() const {
   std::string all;
+  std::set<std::string> said;  // a dispatch again says the same again
   for (const metallib_checks& launch : launches_) {
     for (uint32_t i = 0; i < launch.n_reports; ++i) {
+      if (!said.insert(launch.report[i]).second) continue;
       if (!all.empty()) all += "\n";
       all += launch.report[i];
     }

@@ -104,12 +104,16 @@ class CpuModule : public Module {
       if (safe) library = safe;
       if (ChecksKernels() && library->checked != kWithChecks && !IsLeftOut(library))
         SayUnchecked(name);
+      if (!ChecksKernels() && library->checked == kWithChecks && library->begin != library->end)
+        return Bad(name, kOnlyWithChecks);
     } else if (library->begin == library->end && dlsym(handle_, METALLIB_CHECKED_SYMBOL)) {
       auto* safe = static_cast<const metallib_library*>(dlsym(handle_, METALLIB_CHECKED_SYMBOL));
       if (safe->begin != safe->end) {
         return Bad(name,
-                   "holds bounds-checked kernels alone; set METAL_DEVICE_WRAPPER_TYPE=1, or "
-                   "compile it without -fshader-validation-only");
+                   safe->checked == kWithChecks
+                       ? kOnlyWithChecks
+                       : "holds bounds-checked kernels alone; set METAL_DEVICE_WRAPPER_TYPE=1, or "
+                         "compile it without -fshader-validation-only");
       }
     }
     kernels_.assign(library->begin, library->end);
@@ -134,6 +138,9 @@ class CpuModule : public Module {
   }
 
   static constexpr uint32_t kWithChecks = 2;  // of metallib_library.checked
+  static constexpr const char* kOnlyWithChecks =
+      "holds the kernels of HOSTMETAL_CHECK alone; set HOSTMETAL_CHECK=bounds (or race, init, "
+      "barrier, alias), or compile it without -fshader-checks";
   // Whether its kernels' code is for later.
   static bool IsLeftOut(const metallib_library* library) {
     return std::all_of(library->begin, library->end, [](const metallib_kernel* kernel) {

@@ -3,10 +3,11 @@ and at each barrier that says where in the source it is (hostmetal/msl/lib/check
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 
-from . import ir, toolchain
+from . import coverage, ir, toolchain
 
 # Flags of the front end. Locations alone: variables would double the time.
 FLAGS = ("-D_MSL_CHECKS=1", "-gline-tables-only")
@@ -61,6 +62,7 @@ class _Hooks(ir.Hooks):
         self._files = {m[1]: (m[2], m[3]) for m in _FILE.finditer(text)}
         self._scopes = {m[1]: m[2] for m in _SCOPE.finditer(text)}
         self._library = str(toolchain.library_root())
+        self._here = (os.getcwd(), os.environ.get("PWD"))
         self._names: dict[tuple[object, ...], str] = {}
         self._globals: list[str] = []
 
@@ -116,7 +118,10 @@ class _Hooks(ir.Hooks):
                 path = name if name.startswith("/") else f"{folder}/{name}"
                 if name in _OURS or path.startswith(self._library):
                     return None
-                return "program_source" if name == "<stdin>" else name
+                if name == "<stdin>":
+                    return "program_source"
+                # clang cuts off what an absolute path shares with the working directory.
+                return name if folder in self._here else path
             parent = re.search(r"\bscope: !(\d+)", words)
             if not parent:
                 return None
@@ -183,6 +188,7 @@ def back_end(text: str, target: str, out: Path) -> None:
     ]
     march = toolchain.march(target)
     common = [toolchain.clang(), "-x", "ir", "-fPIC", "-w", "-fno-math-errno", *march, "-"]
+    common += coverage.BACK if coverage.counts(text) else []
     light = toolchain.run(
         [*common, *apart, "-O1", "-S", "-emit-llvm", "-o", "-"], "the optimiser", text
     )

@@ -217,7 +217,9 @@ def unit(file: str, options: Options, text: str | None) -> Unit:
         file,
     )
     without, found = WIDE_PRAGMA.subn("", flat)
-    beside = ("-g", *kept_sources.flags(file, text)) if options.debug else ()
+    # Kernels with checks say their lines themselves, and the linker leaves nothing to a debugger.
+    debug = options.debug and not options.checks
+    beside = ("-g", *kept_sources.flags(file, text)) if debug else ()
     kept = None
     if options.coverage:
         beside += tuple(coverage.FRONT)

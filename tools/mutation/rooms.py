@@ -151,7 +151,7 @@ BY_PATH: list[tuple[str, list[str]]] = [
     (r"python/metal_ops/sdf/", _all("tests/sdf")),
     (r"python/metal_ops/image/", _all("tests/image")),
     (r"python/metal_ops/package/", ["tests/test_model_package.py", OWN.format("model_package")]),
-    (r"python/metal_ops/_?quantiz", ["tests/test_quantization.py", "tests/test_quantized_layers.py",
+    (r"python/metal_ops/_?quantiz", ["tests/test_quantization.py", "tests/test_layer_names.py", "tests/test_quantized_layers.py",
                                      OWN.format("quantization")]),
     (r"python/metal_ops/profiler", [DEVICE.format("profiler")]),
     (r"python/metal_ops/kernel/", [*FAMILIES["metal_kernel"][1:3], FAMILIES["metal_kernel"][0]]),

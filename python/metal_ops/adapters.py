@@ -476,6 +476,8 @@ def save(model: keras.Model, path: str | os.PathLike[str], name: str = "default"
       >>> metal_ops.adapters.names(other)
       ['default']
     """
+    from metal_ops.programs.files import write_npz
+
     op = "adapters.save"
     _check(op, model)
     _holding(op, model, name)
@@ -492,9 +494,8 @@ def save(model: keras.Model, path: str | os.PathLike[str], name: str = "default"
     # Beside it, so that it can take its place at once.
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        with open(temporary, "wb") as file:
-            np.savez(file, about=np.array(json.dumps(about)), **arrays)
-            file.flush()
+        write_npz(temporary, {"about": np.array(json.dumps(about)), **arrays})
+        with open(temporary, "rb+") as file:
             os.fsync(file.fileno())
         os.replace(temporary, path)
     finally:

@@ -3,6 +3,7 @@ full disk."""
 
 from __future__ import annotations
 
+import gc
 import os
 import resource
 import signal
@@ -31,9 +32,9 @@ MISTAKES = [
     ("nerf render none", "none: no such checkpoint; `train` makes one."),
     ("nerf compare --data none", "none: no such file or folder."),
     ("image fit none.png", "none.png: no such picture; give a PNG, JPEG, PPM or .npy file."),
-    ("image fit --resume none", "none: no such checkpoint; `train` makes one."),
-    ("image eval none", "none: no such checkpoint; `train` makes one."),
-    ("image render none", "none: no such checkpoint; `train` makes one."),
+    ("image fit --resume none", "none: no such checkpoint; `fit` makes one."),
+    ("image eval none", "none: no such checkpoint; `fit` makes one."),
+    ("image render none", "none: no such checkpoint; `fit` makes one."),
     ("sdf train none.obj", "none.obj: no such mesh."),
     ("sdf train --resume none", "none: no such checkpoint; `train` makes one."),
     ("sdf eval none", "none: no such checkpoint; `train` makes one."),
@@ -51,6 +52,16 @@ MISTAKES = [
         "lm generate --model none",
         "none: no such model; give a .gguf, a .safetensors or a folder.",
     ),
+    ("image fit .", ": is a folder; give a PNG, JPEG, PPM or .npy file."),
+    (
+        "image fit --name link",
+        "runs/link: is a link to nowhere, which is not there; make that folder, or give another --name.",
+    ),
+    ("nerf train -o .", "`python -m metal_ops nerf train --help` lists the options."),
+    # What is left over was given to that command.
+    ("nerf train scene", "`python -m metal_ops nerf train --help` lists the options."),
+    ("lm generate run --zzz", "`python -m metal_ops lm generate --help` lists the options."),
+    ("sdf eval run other", "`python -m metal_ops sdf eval --help` lists the options."),
     ("nerf eval run --views x", "`python -m metal_ops nerf eval --help` lists the options."),
 ]
 # Runs each of the commands in a process in which importing TensorFlow is an error.
@@ -68,6 +79,8 @@ for line in sys.stdin.read().splitlines():
 
 
 def test_mistakes_are_told_before_tensorflow_is_imported(tmp_path):
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs" / "link").symlink_to("nowhere")
     script = tmp_path / "metal_ops"  # a program's name: the package imports nothing for it
     script.write_text(WITHOUT_TENSORFLOW)
     ended = subprocess.run(
@@ -191,8 +204,10 @@ def test_nohup(monkeypatch):
         signal.signal(signal.SIGHUP, before)
 
 
-def test_a_full_disk_keeps_the_last_checkpoint(tmp_path):
+def test_a_full_disk_keeps_the_last_checkpoint(tmp_path, monkeypatch):
     """A limit of the size of files stands for the disk: the same system call fails."""
+    complaints: list[object] = []  # "Exception ignored in", with a traceback
+    monkeypatch.setattr(sys, "unraisablehook", complaints.append)
     path = saved(tmp_path, "lm") / checkpoint.FILE_NAME
     before = path.read_bytes()
     limit = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -202,7 +217,8 @@ def test_a_full_disk_keeps_the_last_checkpoint(tmp_path):
             checkpoint.save(path, "lm", {"step": 2}, {"a": np.ones(1 << 16)})
         with pytest.raises(OutputError), atomic(tmp_path / "a.txt") as temporary:
             temporary.write_bytes(bytes(1 << 17))
+        gc.collect()
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limit)
-    assert path.read_bytes() == before
+    assert path.read_bytes() == before and not complaints
     assert [file.name for file in tmp_path.iterdir()] == [checkpoint.FILE_NAME]

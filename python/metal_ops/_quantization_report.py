@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -186,17 +187,23 @@ def quantization_report(model: keras.Model, quantized: keras.Model, data: Any) -
         for (layer, new), (of_y, alone, inside) in zip(pairs, squares, strict=True)
     }
     rows = []
-    layers = [*(layer for layer, _ in every), model]
-    for layer, before, after in zip(layers, _own_bytes(model), _own_bytes(quantized), strict=True):
+    called = _keras.Names(model)
+    before_of, after_of = (_own_bytes(layers) for layers in zip(*every, strict=True))
+    for (layer, _), before, after in zip(every, before_of, after_of, strict=True):
         bits, alone, inside = errors.get(id(layer), (None, None, None))
         if before or bits is not None:
-            rows.append(LayerError(_keras.path(layer), bits, alone, inside, before, after))
-    return QuantizationReport(tuple(rows), _ratio(*of_model[::-1]), _bytes(model), _bytes(quantized))
+            rows.append(LayerError(called.of(layer), bits, alone, inside, before, after))
+    return QuantizationReport(
+        tuple(rows), _ratio(*of_model[::-1]), _bytes(model), _bytes(quantized)
+    )
 
 
 def _pairs(op: str, model: Any, quantized: Any) -> list[tuple[Any, Any]]:
-    """The layers of both models."""
-    ones, others = model._flatten_layers(), quantized._flatten_layers()
+    """The layers of both models, and the models themselves. Models made again do not share their inputs."""
+    ones, others = (
+        [one for one in whole._flatten_layers() if not isinstance(one, keras.layers.InputLayer)]
+        for whole in (model, quantized)
+    )
     pairs = list(zip(ones, others, strict=False))
     for one, other in pairs:
         became = type(other) is kind_of(one) and one.name == other.name
@@ -224,10 +231,9 @@ def _ratio(square: float, of: float) -> float:
     return math.sqrt(square / of) if of else math.inf if square else 0.0
 
 
-def _own_bytes(model: Any) -> list[int]:
-    """Bytes of the variables of each layer, and of the model, that no layer in it has: each variable counts once."""
-    layers, seen = [*model._flatten_layers(), model], set[int]()
-    found = dict[int, int]()
+def _own_bytes(layers: Sequence[Any]) -> list[int]:
+    """Bytes of each layer's variables that no layer in it has: each variable counts once."""
+    seen, found = set[int](), dict[int, int]()
     # Those that lie in others first.
     for layer in sorted(layers, key=lambda one: len(list(one._flatten_layers()))):
         own = [w for w in layer.weights if id(w) not in seen]

@@ -275,8 +275,9 @@ def add(
       model: A built Keras model of any kind, or a layer.
       rank: Columns of A, rows of B.
       alpha: The product A B is taken times alpha / rank.
-      layers: The layers: a name, of one or of its parent, or a regular expression of whole parts of `layer.path`; a
-        class, a function of the layer, or a list of such; None: all that can have one.
+      layers: The layers: a name, of one or of one that it lies in, or a regular expression of whole parts of its path,
+        which is the names of both joined by "/"; a class, a function of the layer, or a list of such; None: all that
+        can have one.
       name: The adapter's: letters, digits, "_", "-" and ".".
       dropout: The part of A's inputs that is dropped in training, in [0, 1).
 
@@ -306,14 +307,15 @@ def add(
     if not 0 <= dropout < 1:
         raise ValueError(f"[{op}] dropout: expected a number in [0, 1), got {dropout}.")
     possible = _possible(model)
-    fits = _keras.matching(op, "layers", layers)
-    _keras.check_found(op, "layers", layers, model._flatten_layers())
+    called = _keras.Names(model)
+    fits = _keras.matching(op, "layers", layers, called)
+    _keras.check_found(op, "layers", layers, model._flatten_layers(), called)
     chosen = [layer for layer in possible if fits(layer)]
     if not chosen:
-        paths = ", ".join(_keras.path(layer) for layer in possible) or "none of this model"
+        paths = ", ".join(called.of(layer) for layer in possible) or "none of this model"
         raise ValueError(f"[{op}] layers: none fits {layers!r}. Those that can have one: {paths}.")
     _attach(op, model, chosen, rank, alpha, dropout, name)
-    return [_keras.path(layer) for layer in chosen]
+    return [called.of(layer) for layer in chosen]
 
 
 def names(model: keras.Model) -> list[str]:
@@ -474,6 +476,8 @@ def save(model: keras.Model, path: str | os.PathLike[str], name: str = "default"
       >>> metal_ops.adapters.names(other)
       ['default']
     """
+    from metal_ops.programs.files import write_npz
+
     op = "adapters.save"
     _check(op, model)
     _holding(op, model, name)
@@ -490,9 +494,8 @@ def save(model: keras.Model, path: str | os.PathLike[str], name: str = "default"
     # Beside it, so that it can take its place at once.
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        with open(temporary, "wb") as file:
-            np.savez(file, about=np.array(json.dumps(about)), **arrays)
-            file.flush()
+        write_npz(temporary, {"about": np.array(json.dumps(about)), **arrays})
+        with open(temporary, "rb+") as file:
             os.fsync(file.fileno())
         os.replace(temporary, path)
     finally:
@@ -558,13 +561,14 @@ def load(model: keras.Model, path: str | os.PathLike[str], name: str | None = No
                 f"[{op}] model: expected the architecture of the adapter, which has {path_then} with {a.shape}, "
                 f"{b.shape} in place {position}, got {here}."
             )
+    called = _keras.Names(model)
     chosen = [possible[position] for position in saved]
     _attach(op, model, chosen, rank, alpha, float(dropout), name)
     for layer, (a, b, _) in zip(chosen, saved.values(), strict=True):
         adapter = _beside(layer).adapters[name]
         adapter.a.assign(a)
         adapter.b.assign(b)
-    return [_keras.path(layer) for layer in chosen]
+    return [called.of(layer) for layer in chosen]
 
 
 def _attach(

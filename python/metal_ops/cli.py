@@ -12,7 +12,7 @@ import importlib
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 # command: (module, summary). A command whose module is not in this installation is not listed.
 COMMANDS = {
@@ -58,6 +58,13 @@ in Python:
 
 class Parser(argparse.ArgumentParser):
     """A parser, and those of its commands, whose mistakes take two lines: usages of dozens of options hide them."""
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Arguments that are left over are mistakes of the command that they were given to, and not of the first."""
+        found, others = super().parse_known_args(args, namespace)
+        if others:
+            self.error(f"unrecognized arguments: {' '.join(others)}")
+        return found, others
 
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"{self.prog}: {message}\n`{self.prog} --help` lists the options.\n")

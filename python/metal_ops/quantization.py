@@ -30,7 +30,7 @@ class QuantizationSpec:
     """The layers that `quantize_model` quantizes, and the bits of their weights.
 
     A pattern is a name, a class of Keras', a function of the layer, or a list of such. A name is that of a layer, of
-    one that it lies in, or a regular expression of whole parts of its path: "block/dense_.*".
+    one that it lies in, the model included, or a regular expression of whole parts of its path: "block/dense_.*".
 
     Attributes:
       bits: Bits of a code: 4 or 8; with lookup 2, 3, 4, 6 or 8.
@@ -46,7 +46,7 @@ class QuantizationSpec:
       dynamic: Whether Dense layers round their inputs to 8 bits, see `quantized_matmul`; others never do.
 
     Raises:
-      TypeError: A pattern is none.
+      TypeError: A pattern is none, or overrides is no dict of dicts.
       ValueError: bits or block is none that there is, or overrides has another argument.
 
     Example:
@@ -70,8 +70,16 @@ class QuantizationSpec:
         self._how(op, {})
         for argument in ("layers", "skip"):
             _keras.matching(op, argument, getattr(self, argument))
+        if not isinstance(self.overrides, Mapping):
+            raise TypeError(
+                f"[{op}] overrides: expected a dict from patterns to arguments, got {type(self.overrides).__name__}."
+            )
         for pattern, differing in self.overrides.items():
             _keras.matching(op, "overrides", pattern)
+            if not isinstance(differing, Mapping):
+                raise TypeError(
+                    f"[{op}] overrides[{pattern!r}]: expected a dict such as {{'bits': 8}}, got {differing!r}."
+                )
             other = set(differing) - set(_HOW)
             if other:
                 raise ValueError(
@@ -88,13 +96,13 @@ class QuantizationSpec:
         return form, dynamic
 
     def _chosen(
-        self, op: str, every: list[Any], possible: list[Any]
+        self, op: str, every: list[Any], possible: list[Any], names: _keras.Names
     ) -> dict[int, tuple[Format, bool]]:
         """How the layers, by their id, are quantized; `every` layer of the model may be named."""
-        fits = _keras.matching(op, "spec.layers", self.layers)
-        stays = _keras.matching(op, "spec.skip", self.skip)
+        fits = _keras.matching(op, "spec.layers", self.layers, names)
+        stays = _keras.matching(op, "spec.skip", self.skip, names)
         differing = [
-            (_keras.matching(op, "spec.overrides", pattern), dict(values))
+            (_keras.matching(op, "spec.overrides", pattern, names), dict(values))
             for pattern, values in self.overrides.items()
         ]
         for argument, pattern in (
@@ -102,7 +110,7 @@ class QuantizationSpec:
             ("skip", self.skip),
             *(("overrides", pattern) for pattern in self.overrides),
         ):
-            _keras.check_found(op, f"spec.{argument}", pattern, every)
+            _keras.check_found(op, f"spec.{argument}", pattern, every, names)
         chosen = {}
         for layer in possible:
             if fits(layer) and not (self.skip is not None and stays(layer)):
@@ -159,9 +167,10 @@ def quantize_model(model: keras.Model, spec: Any = None, calibrate: Any = None) 
             "metal_ops.adapters.save, quantize the model that they were added to, and load them beside that."
         )
     possible = [layer for layer in model._flatten_layers() if kind_of(layer)]
-    chosen = spec._chosen(op, model._flatten_layers(), possible)
+    called = _keras.Names(model)
+    chosen = spec._chosen(op, model._flatten_layers(), possible, called)
     if not chosen:
-        paths = ", ".join(_keras.path(layer) for layer in possible) or "none of this model"
+        paths = ", ".join(called.of(layer) for layer in possible) or "none of this model"
         raise ValueError(
             f"[{op}] spec: no layer of it fits. Built Dense, Conv2D and Embedding layers can be quantized: {paths}."
         )

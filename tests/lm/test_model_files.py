@@ -354,6 +354,8 @@ SCALED = {"rope_type": "yarn", "factor": 4.0, "rope_theta": 1e4}
                                          "high_freq_factor": 4}}, "'high_freq_factor' must be above"),
         ("longrope", {"rope_parameters": {"rope_type": "longrope", "short_factor": [1], "long_factor": [1]}},
          "'short_factor' must be a list of 4 numbers above 0, got [1]"),
+        ("longrope", {"original_max_position_embeddings": 1}, "'original_max_position_embeddings' is 1, expected 2 or"),
+        ("default", {"tie_word_embeddings": 1}, "'tie_word_embeddings' must be true or false, got 1"),
         ("default", {"rope_scaling": {"type": "linear", "factor": 2.0}}, "by the older 'rope_scaling'"),
         ("older", {"rope_parameters": {"rope_type": "linear", "factor": 3.0, "rope_theta": 900.0}},
          "'rope_theta' is 900.0, and by the older 'rope_scaling' 500.0; leave 'rope_scaling' out"),

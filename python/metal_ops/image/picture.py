@@ -86,8 +86,10 @@ def load(data: str | None) -> Picture:
     if data is None:
         return Picture("julia", drawn(*_SIZE))
     path = Path(data)
-    if kind_of(path, PictureError) != "file":
-        raise PictureError(f"{path}: no such picture; give a PNG, JPEG, PPM or .npy file.")
+    kind = kind_of(path, PictureError)
+    if kind != "file":
+        wrong = "is a folder" if kind else "no such picture"
+        raise PictureError(f"{path}: {wrong}; give a PNG, JPEG, PPM or .npy file.")
     with open_file(path, PictureError) as file:
         head = file.read(4096)
     name, note = path.stem or "picture", ""

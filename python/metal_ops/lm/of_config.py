@@ -191,10 +191,10 @@ def _refuse(fields: Fields) -> None:
             )
 
 
-def tied(values: dict[str, Any]) -> bool | None:
+def tied(where: str, values: dict[str, Any]) -> bool | None:
     """Whether the embedding is the last matrix, too; None where the file does not say."""
-    value = values.get("tie_word_embeddings")
-    return value if isinstance(value, bool) else None
+    said = values.get("tie_word_embeddings") is not None
+    return Fields(where, values).flag("tie_word_embeddings") if said else None
 
 
 def check_heads(where: str, heads: int, kv_heads: int, head_size: int) -> None:

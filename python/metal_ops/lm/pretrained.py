@@ -227,4 +227,4 @@ def _safetensors(
     pictures = frozenset(n for n in source.shapes if at != "model." and _PICTURES.match(n))
     # Gemma's scales are differences from 1; converters to GGUF have added it.
     offset = 1.0 if config.post_norms else 0.0
-    return _build(source, config, names, of_config.tied(text), offset, pictures), tokenizer
+    return _build(source, config, names, of_config.tied(where, text), offset, pictures), tokenizer

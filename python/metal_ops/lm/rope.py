@@ -164,6 +164,11 @@ def _of_parameters(outer: Fields, fields: Fields, head_size: int, theta: float) 
         factor = fields.optional("factor", 1e-3, 1e6) or trained / original
         scale = fields.optional("attention_factor", 0, 1e3)
         if scale is None:
+            if original < 2:  # its logarithm divides
+                raise WeightsError(
+                    f"{fields.where}: 'original_max_position_embeddings' is {original}, expected 2 or more for "
+                    "'longrope'; give the length that the model was trained on, or 'attention_factor'."
+                )
             scale = math.sqrt(1 + math.log(factor) / math.log(original)) if factor > 1 else 1.0
         near, far = (
             np.array(fields.numbers(n, head_size // 2)) for n in ("short_factor", "long_factor")

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from .errors import CheckpointError, printable, short
-from .files import atomic
+from .files import atomic, write_npz
 from .reading import MOST_JSON, check_memory, kind_of, open_npz, parse_json
 
 FILE_NAME = "checkpoint.npz"
@@ -28,7 +28,7 @@ def save(path: Path, program: str, header: dict[str, Any], arrays: dict[str, np.
     """
     text = json.dumps({"format": _FORMAT, "program": program, **header})
     with atomic(path) as temporary:
-        np.savez(temporary, **{_HEADER: np.array(text)}, **arrays)  # type: ignore[arg-type]
+        write_npz(temporary, {_HEADER: np.array(text), **arrays})
 
 
 def load_run(folder: Path, program: str) -> tuple[dict[str, Any], dict[str, np.ndarray], str]:
@@ -39,7 +39,7 @@ def load_run(folder: Path, program: str) -> tuple[dict[str, Any], dict[str, np.n
     """
     if kind_of(folder, CheckpointError) == "file":
         raise CheckpointError(f"{folder}: is a file; give the folder of the run.")
-    header, arrays = load(folder)
+    header, arrays = load(folder, "fit" if program == "image" else "train")
     other = header.get("program", program)  # checkpoints of before 0.9 do not name theirs
     if other != program:
         raise CheckpointError(
@@ -49,11 +49,12 @@ def load_run(folder: Path, program: str) -> tuple[dict[str, Any], dict[str, np.n
     return header, arrays, f"{folder / FILE_NAME}: header"
 
 
-def load(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+def load(path: Path, maker: str = "train") -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """Reads a checkpoint.
 
     Args:
       path: The file, or the run folder that holds it.
+      maker: The command that makes one, for a sentence.
 
     Returns:
       header and arrays as they were given to `save`.
@@ -64,7 +65,7 @@ def load(path: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     if kind_of(path, CheckpointError) == "folder":
         path = path / FILE_NAME
     if not kind_of(path, CheckpointError):
-        raise CheckpointError(f"{path}: no such checkpoint; `train` makes one.")
+        raise CheckpointError(f"{path}: no such checkpoint; `{maker}` makes one.")
     with open_npz(path, CheckpointError, "checkpoint") as file:
         if _HEADER not in file.headers:
             raise CheckpointError(f"{path}: array '{_HEADER}' is missing; it is no checkpoint.")

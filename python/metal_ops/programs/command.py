@@ -135,8 +135,10 @@ class _RunFolder(argparse.Action):
         path = Path(value)
         try:
             namespace.name = folder_name(path.name)
-        except argparse.ArgumentTypeError as error:
-            raise argparse.ArgumentError(self, str(error)) from None
+        except argparse.ArgumentTypeError:
+            raise argparse.ArgumentError(
+                self, f"expected a path that ends with a folder's name, got {short(value)}"
+            ) from None
         namespace.runs = path.parent
 
 

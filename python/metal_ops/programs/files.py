@@ -7,10 +7,13 @@ import json
 import math
 import os
 import tempfile
-from collections.abc import Iterator
+import zipfile
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from .errors import OutputError, ProgramError
 from .reading import kind_of
@@ -50,6 +53,14 @@ def atomic(path: Path) -> Iterator[Path]:
         ) from error
 
 
+def write_npz(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
+    """What `np.savez` writes, which leaves a file open on a full disk, and the interpreter complains when it ends."""
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, array in arrays.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as file:
+                np.lib.format.write_array(file, np.asanyarray(array), allow_pickle=False)
+
+
 def write_json(path: Path, content: Any) -> None:
     """Writes JSON atomically; infinities become null, which JSON has no word for."""
     with atomic(path) as temporary:
@@ -84,6 +95,11 @@ def run_folder(runs: Path, name: str | None, default: str, overwrite: bool = Fal
         kind = kind_of(folder, OutputError)
         if kind == "file":
             raise ProgramError(f"{folder}: is a file; give another --name.")
+        if not kind and folder.is_symlink():
+            raise ProgramError(
+                f"{folder}: is a link to {os.readlink(folder)}, which is not there; make that folder, or give another "
+                "--name."
+            )
         if kind and any(folder.iterdir()) and not overwrite:
             raise ProgramError(
                 f"{folder}: exists already; give another --name, --overwrite to replace it, or --resume {folder} to go "

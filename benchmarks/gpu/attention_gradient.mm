@@ -29,7 +29,7 @@ struct Line {
   int64_t batch = 0, heads = 0, kv_heads = 0, queries = 0, keys = 0, size = 0;
   int causal = 0;
   Way of_keys,
-      of_queries;  // in turns: of both, and what makes the queries' gradients of their sums
+      of_queries;  // in turns: of both, and the kernel that makes the queries' gradients of their sums
   bool turns = false;
 };
 
@@ -250,7 +250,7 @@ class Bench {
     again();
     return q == Read(d_q_) && k == Read(d_k_) && v == Read(d_v_);
   }
-  // Of some queries and keys of the last head of keys, the largest error by the largest value; 1e30 where anything was
+  // For some queries and keys of the last head of keys, the largest error by the largest value; 1e30 where anything was
   // not written.
   double Error(const Line& line) {
     const std::vector<uint16_t> got[] = {Read(d_q_), Read(d_k_), Read(d_v_)};

@@ -18,7 +18,7 @@ ROUNDS = 2
 
 
 def times_of(said: str, lines: list[str]) -> list[float]:
-    """Milliseconds of each line, of what the program printed; what it calls wrong ends this."""
+    """Milliseconds of each line that the program printed; a line that says wrong ends this."""
     if wrong := [line for line in said.splitlines() if "WRONG" in line or "NOT THE SAME" in line]:
         sys.exit("\n".join(wrong))
     times = [float(ms) for ms in re.findall(r" ([\d.]+) ms \(", said)]

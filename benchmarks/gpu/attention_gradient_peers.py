@@ -1,4 +1,4 @@
-"""What attention_gradient.mm measures, by PyTorch: gradients captured in a graph, medians of events."""
+"""The calls that attention_gradient.mm measures, by PyTorch: gradients captured in a graph, medians of events."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from torch.nn.attention import sdpa_kernel
 
 
 def case_of(line: str) -> tuple[str, ...]:
-    """What a line says but for how its shaders are launched."""
+    """A line without the launches of its shaders."""
     return tuple(line.split()[:8])
 
 

@@ -17,7 +17,7 @@ CASES = [
 
 
 def lines() -> Iterator[str]:
-    """Of heads of 64 and 128 elements, of both types."""
+    """For heads of 64 and 128 elements, of both types."""
     for size in (64, 128):
         for dtype in ("half", "bfloat"):
             for case in CASES:

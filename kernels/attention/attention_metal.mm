@@ -52,7 +52,7 @@ constexpr Four kFour64 = {ATTENTION_WARPGROUPS_64,
                              0,
                              0};
 
-// What all launches of one call share.
+// Shared by all launches of one call.
 class Launcher {
  public:
   explicit Launcher(MetalCall& call) : call_(call), p_(PlanAttention(call)) {}
@@ -250,7 +250,7 @@ class Launcher {
     return encoder.Launch(shader, grid.InGroupsOf(threads, 1, 1), arguments);
   }
 
-  // Of n queries or keys of so many heads.
+  // For n queries or keys of so many heads.
   Status LaunchGradient(Encoder& encoder, const char* by_groups, const char* by_threads, int64_t n,
                         int64_t heads, const std::vector<Argument>& arguments) const {
     if (groups_ && most_size() <= 128) {

@@ -1,11 +1,11 @@
 // The shaders of attention's gradients where twice four simdgroups have 128 keys and go over the queries once: they sum
-// up what their keys get, and add to what the queries get, of each in the order of the keys, so that all sums are the
-// same from run to run.
+// up the gradients of their keys, and add to those of the queries, each in the order of the keys, so that all sums are
+// the same from run to run.
 
 #include "kernels/attention/attention_warpgroups_gradient.metal.h"
 #include "kernels/msl/fence.h"
 
-// Those that multiply, and with what they wait for: others bring tiles and take turns meanwhile where the compiler says
+// Simdgroups that multiply, and their barriers: others bring tiles and take turns meanwhile where the compiler says
 // that the matrix unit multiplies while simdgroups go on.
 constexpr constant int kTurnThreads = 256, kTurnKeys = 128;
 #if defined(__HAVE_WARPGROUP_MATRIX__)
@@ -179,7 +179,7 @@ attention_turns_d_all(
   _msl::take_registers<232>();
   threadgroup float* const space = nullptr;  // a lane's scores are in its registers
 #else
-  // Nobody has sums of queries yet, or any more, where scores go from lane to lane.
+  // No thread has sums of queries yet, or any more, where scores go from lane to lane.
   threadgroup float* const space = own.sums + simdgroup * kRows * kQueries;
   own.bring_keys(params, again.at, k, v, thread_);
 #endif

@@ -3,7 +3,7 @@
 
 #include "kernels/attention/attention_warpgroups_gradient.metal.h"
 
-// Of each query what the others begin with, as a pair: the logarithm of its sum, of 2, and the product of its output
+// For each query the numbers that the others begin with, as a pair: the logarithm of its sum, of 2, and the product of its output
 // and that one's gradient. kSize / 8 lanes have a query. Turns begin with none taken.
 template <typename T, int kSize>
 [[kernel]] void attention_warpgroups_means(
@@ -261,7 +261,7 @@ template <typename T, int kSize, int kKeys, int kStages, int kTogether>
     end_products();
     wait_for_products<1>();
     read_products(scores);
-    // Nobody reads the tiles before these any more.
+    // No thread reads the tiles before these any more.
     threadgroup_barrier(mem_flags::mem_threadgroup);
     if (++stage == kStages) stage = 0;
     if (step + 1 < steps) {

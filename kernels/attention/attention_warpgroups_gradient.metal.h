@@ -1,4 +1,4 @@
-// What four simdgroups together do for attention's gradients: weights again, of products by the matrix unit, and the
+// The work of four simdgroups together for attention's gradients: weights again, of products by the matrix unit, and the
 // gradients of scores.
 
 #ifndef METAL_OPS_KERNELS_ATTENTION_ATTENTION_WARPGROUPS_GRADIENT_METAL_H_
@@ -13,7 +13,7 @@ constant bool attention_plain [[function_constant(0)]];
 
 constexpr constant float kLog2E = 1.44269504f;
 
-// Queries of a head as the gradients' shaders have them: so many, with what is behind the last as none.
+// Queries of a head as the gradients' shaders have them: so many, and none behind the last.
 inline long attention_padded(constant AttentionParams& params) {
   return (long(params.queries) + ATTENTION_GRADIENT_PIECE - 1) / ATTENTION_GRADIENT_PIECE *
          ATTENTION_GRADIENT_PIECE;
@@ -28,7 +28,7 @@ ROWS_INLINE inline GemmLinesOf<T> attention_lines(device const T* at, long n, ui
           ((reinterpret_cast<ulong>(at) & 15) | (size % (16 / sizeof(T)))) == 0};
 }
 
-// Of a place's queries and keys.
+// The ranges of a place's queries and keys.
 template <typename T>
 struct AttentionAgain {
   AttentionPlace at;
@@ -83,7 +83,7 @@ struct AttentionAgain {
                              float slope, float d) thread const {
     if (attention_plain) return kAll || w != 0.0f ? w * (d - mean) : 0.0f;
     if (params.dropout != 0) d = attention_dropped(params, seed, at, i, j, d);
-    // Keys behind a sequence may be anything: their weights are 0, and what is computed of them.
+    // Keys behind a sequence may be anything: their weights are 0, and so are the results.
     return w == 0.0f ? 0.0f : w * slope * (d - mean);
   }
 };
@@ -121,7 +121,7 @@ struct AttentionQueries {
   long first, last;
   int steps;
 
-  // Of a head: none where there are no keys.
+  // For a head: none where there are no keys.
   ROWS_INLINE void place(constant AttentionParams& params, AttentionPlace keys) thread {
     at = keys;
     const long later = at.key - at.length + long(params.queries);

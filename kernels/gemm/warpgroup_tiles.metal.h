@@ -32,13 +32,13 @@ template <int kBatches>
 ROWS_INLINE inline void wait_for_products() {
   _msl::wait_for_products<kBatches>();
 }
-// Of those that have ended, while later ones have not.
+// Products that have ended, while later ones run.
 template <typename Sums, int N>
 ROWS_INLINE inline void read_products(thread Sums (&sums)[N]) {
   _msl::read_products(sums);
 }
 ROWS_INLINE inline void show_to_products() { _msl::show_to_products(); }
-// What depends on it is reckoned in each turn of a loop, whose sums need the registers.
+// Values that depend on it are computed in each iteration of a loop, whose sums need the registers.
 ROWS_INLINE inline uint each_turn(uint number) { return _msl::here(number); }
 #else
 ROWS_INLINE inline void begin_products() {}

@@ -15,7 +15,7 @@ from .shaders import library
 ROOT = Path(__file__).resolve().parents[2]
 pytestmark = pytest.mark.compiler
 FILES = [f"attention_{name}_gradient.metal" for name in ("warpgroups", "turns")]
-# Of all that they instantiate, which takes a minute.
+# All instances take a minute.
 KERNELS = """
 INSTANTIATE_KERNEL("means", attention_warpgroups_means, half, 64)
 INSTANTIATE_KERNEL("d_kv", attention_warpgroups_d_kv, half, 64, ATTENTION_GRADIENT_KV_SMALL)

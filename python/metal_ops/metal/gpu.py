@@ -228,7 +228,8 @@ def compile_text(text: str, reflection: Reflection, target: str, fast_math: bool
             entry = re.escape(entry_name(kernel.host_name))
             bounds = f".maxntid {kernel.max_threads}, 1, 1"
             body = re.search(rf"(?ms)^\.visible \.entry {entry}\(.*?^\}}$", text)
-            if body and "setmaxnreg." in body[0]:  # who hands registers on begins with a known number
+            # Kernels that hand registers on begin with a known number of them.
+            if body and "setmaxnreg." in body[0]:
                 bounds += "\n.minnctapersm 1"
             text = re.sub(
                 rf"(?ms)^(\.visible \.entry {entry}\(.*?\n\))( *//[^\n]*)?$(?=\n\{{)",

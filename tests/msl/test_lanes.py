@@ -14,7 +14,16 @@ import time
 import numpy as np
 import pytest
 
-from metal_ops.metal import Options, compile_object, compiler, lane_code, lanes, link, toolchain
+from metal_ops.metal import (
+    Options,
+    compile_object,
+    compiler,
+    cpu,
+    lane_code,
+    lanes,
+    link,
+    toolchain,
+)
 from metal_ops.metal.abi import abi, number
 from metal_ops.metal.lane_ir import Fallback, Function, Instruction, size_of
 from metal_ops.metal.lane_vectors import Vectors
@@ -571,3 +580,16 @@ def test_what_is_not_understood_falls_back():
 def test_nothing_is_done_without_meetings():
     text = "define void @f() {\n  ret void\n}\n"
     assert lanes.by_lanes(text, toolchain.default_target()) == ([text], {})
+
+
+def test_the_stack_of_a_kernel_is_that_of_its_loop_and_of_its_largest_region(tmp_path):
+    """They are on it together; a kernel whose regions alone fitted wrote over the next simdgroup's stack."""
+    usage = [
+        ("_msl_simdgroup5", 31736), ("_msl_lanes5_0", 136), ("_msl_lanes5_whole", 38584),
+        ("_msl_simdgroup6", 100), ("_msl_lanes6_0", 60000), ("multiply_some", 712),
+    ]  # fmt: skip
+    text = "".join(f"<stdin>:{name}\t{size}\tstatic\n" for name, size in usage)
+    (tmp_path / "a.su").write_text(text)
+    needed = cpu._stack_needed(tmp_path / "a.o")
+    assert needed == 31736 + 38584 + 712 + cpu.STACK_RESERVE
+    assert cpu._stack_needed(tmp_path / "none.o") == cpu.STACK_RESERVE

@@ -180,11 +180,20 @@ def _say_stack(out: Path) -> None:
 
 
 def _stack_needed(out: Path) -> int:
-    """The largest kernel, everything that could not be inlined into it (there is no recursion), and libm."""
-    kernels, others = [0], [0]
+    """The largest kernel, everything that could not be inlined into it (there is no recursion), and libm.
+
+    A kernel's functions of different kinds are on the stack together: the loop over its parallel regions calls a region.
+    """
+    kernels: dict[str, dict[str, int]] = {"": {"": 0}}
+    others = [0]
     usage = out.with_suffix(".su")  # not written where no function is left
     for line in usage.read_text().splitlines() if usage.exists() else []:
         name, size, _ = line.rsplit("\t", 2)
-        own = re.search("_msl_(?:K|inner|run|lanes|simdgroup)", name)
-        (kernels if own else others).append(int(size))
-    return max(kernels) + min(sum(others), 32 * max(others)) + STACK_RESERVE
+        own = re.search(r"_msl_(K|inner|run|lanes|simdgroup)(\d*)", name)
+        if own:
+            kinds = kernels.setdefault(own[2], {})
+            kinds[own[1]] = max(kinds.get(own[1], 0), int(size))
+        else:
+            others.append(int(size))
+    largest = max(sum(kinds.values()) for kinds in kernels.values())
+    return largest + min(sum(others), 32 * max(others)) + STACK_RESERVE

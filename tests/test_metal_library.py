@@ -146,6 +146,9 @@ REFUSED = {
     "unknown": (lambda lib: lib.axpy(X, Y, b=2.0, outputs={"z": [3]}), TypeError, r"no argument 'b'; it takes x \(float\)"),
     "twice": (lambda lib: lib.axpy(X, Y, 2.0, z=X, outputs={"z": [3]}), TypeError, "z: given as an argument and in outputs"),
     "not written": (lambda lib: lib.axpy(X, Y, 2.0, outputs={"x": [3]}), TypeError, "'x' is not written"),
+    "a shape for all outputs": (lambda lib: lib.axpy(X, Y, 2.0, outputs=[3]), TypeError, r"\[axpy\] outputs: expected a dict from"),
+    "no dict": (lambda lib: lib.axpy(X, Y, 2.0, outputs=0), TypeError, "names to each one's shape, got 0"),
+    "a size for all": (lambda lib: lib.turn(X, outputs={"y": [3]}, threadgroup_memory=12), TypeError, "names to how many bytes each has, got 12"),
     "dtype": (lambda lib: lib.axpy(tf.constant([1]), Y, 2.0, outputs={"z": [3]}), TypeError, "x: expected float32 .*got int32"),
     "dtype of an output": (
         lambda lib: lib.axpy(X, Y, 2.0, outputs={"z": tf.TensorSpec([3], tf.int32)}), TypeError, "expected float32 as in the kernel",

@@ -109,3 +109,24 @@ def test_occupancy_is_limited_by_what_there_is_little_of():
     assert "occupancy 50 % at 256 threads a threadgroup, limited by threadgroup memory" in explain(
         "test.metal", Options(), source
     )
+
+
+def test_functions_for_tables_have_code():
+    source = (
+        HEADER
+        + """[[visible]] float twice(float x) { return 2 * x; }
+[[visible]] float sum(device float* p, uint n) {
+  float all = 0;
+  for (uint k = 0; k < n; ++k) all += p[k];
+  return all;
+}
+"""
+    )
+    said = explain("test.metal", Options(), source)
+    sizes = [int(n) for n in re.findall(r"code for x86-64-v3: (\d+) instructions", said)]
+    assert len(sizes) == 2 and 0 < sizes[0] < sizes[1], said
+    assert said.count("no code, as GPUs do not have functions for tables here") == 2
+
+
+def test_a_source_without_kernels():
+    assert explain("test.metal", Options(), HEADER) == "test.metal has no kernels\n"

@@ -119,14 +119,24 @@ class MetalFunction:
             deterministic.
         """
         _checks.refuse_xla(self.name)
-        outputs = dict(outputs or {})
+        outputs = self._by_name("outputs", outputs, "each one's shape")
+        memory = self._by_name("threadgroup_memory", threadgroup_memory, "how many bytes each has")
         given = self._given(arguments, outputs, by_name)
         run = self._run
         if not tf.executing_eagerly():
             # Else tf.function would have AutoGraph convert all that a call runs.
             run = tf.autograph.experimental.do_not_convert(run)
-        found = run(given, outputs, grid, threadgroup, dict(threadgroup_memory or {}), name)
+        found = run(given, outputs, grid, threadgroup, memory, name)
         return found[0] if len(found) == 1 else tuple(found)
+
+    def _by_name(self, argument: str, value: Any, what: str) -> dict[str, Any]:
+        if value is None:
+            return {}
+        if not isinstance(value, Mapping):
+            raise TypeError(
+                f"[{self.name}] {argument}: expected a dict from names to {what}, got {value!r}."
+            )
+        return dict(value)
 
     def _run(
         self,

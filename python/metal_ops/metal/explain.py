@@ -88,7 +88,7 @@ def explain(file: str, options: Options, text: str | None = None) -> str:
                 more, found = _optimised(module, one.target, work)
                 assembly, loops = assembly + more, loops + found
     targets = options.gpu or gpu.TARGETS[:1]
-    pages = []
+    pages = [] if reflection.kernels else [f"{file} has no kernels\n"]
     ptx = {target: _ptx(file, options, text, target) for target in targets}
     for number, kernel in enumerate(reflection.kernels):
         lines = [f"{kernel.host_name} ({kernel.place.file}:{kernel.place.line})"]
@@ -205,8 +205,11 @@ def _meeting(number: int, why: str | None, remarks: list[Remark]) -> list[str]:
 
 def _size(assembly: str, number: int, target: str) -> str:
     total = wide = 0
+    # A function for tables has no wrapper: the last address of its description is its own.
+    described = re.search(rf"_msl_kernel{number}:\n(.*?)\n\t\.size", assembly, re.S)
+    run = re.findall(r"\.quad\t(\S+)", described[1])[-1:] if described else []
     for function in re.finditer(r"^(\S+):.*?\n(.*?)^\.Lfunc_end", assembly, re.M | re.S):
-        if not _of(number, function[1].strip('"')):
+        if function[1] not in run and not _of(number, function[1].strip('"')):
             continue
         code = [line for line in function[2].split("\n") if re.match(r"\t[a-z]", line)]
         total += len(code)
@@ -276,6 +279,8 @@ def _bytes(words: str) -> int:
 
 
 def _occupancy(ptx: str, kernel: Kernel, target: str) -> list[str]:
+    if kernel.visible:
+        return [f"  NVIDIA {target}: no code, as GPUs do not have functions for tables here"]
     if not _body(ptx, kernel):
         return [f"  NVIDIA {target}: no code, as the source has what GPUs do not have here"]
     try:

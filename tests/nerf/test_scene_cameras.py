@@ -363,7 +363,7 @@ def test_pixels_without_a_ray_are_counted_and_not_learnt(photos):
 
 
 def test_masks_of_instant_ngp(photos):
-    """Beside an image, by its name: what is drawn there moves. The others have none."""
+    """Beside an image, by its name: pixels that are drawn there move. The others have none."""
     moving = np.zeros([48, 48], np.uint8)
     moving[:, :7] = 9
     name = json.loads((photos / "transforms.json").read_text())["frames"][1]["file_path"]

@@ -52,7 +52,7 @@ def masks_of(
     masks = np.ones([len(frames), height, width], bool)
     for place, (frame, other) in enumerate(zip(frames, moving, strict=True)):
         if without:
-            if other is not None:  # what is drawn there moves
+            if other is not None:  # things there move
                 masks[place] = shrink_mask(~_drawn(other, height, width, downscale), downscale)
             continue
         name = frame["mask_path"]
@@ -64,7 +64,7 @@ def masks_of(
 
 
 def beside(files: list[Path]) -> list[Path | None]:
-    """instant-ngp's mask of what moves, for each image; None where there is none.
+    """instant-ngp's mask of moving things, for each image; None where there is none.
 
     Raises:
       SceneError: Another file beside an image is there, which instant-ngp reads: its alpha or its rays.

@@ -58,7 +58,7 @@ MISTAKES = [
         "runs/link: is a link to nowhere, which is not there; make that folder, or give another --name.",
     ),
     ("nerf train -o .", "`python -m metal_ops nerf train --help` lists the options."),
-    # The rest was given to that command.
+    # Left-over arguments were given to that command.
     ("nerf train scene", "`python -m metal_ops nerf train --help` lists the options."),
     ("lm generate run --zzz", "`python -m metal_ops lm generate --help` lists the options."),
     ("sdf eval run other", "`python -m metal_ops sdf eval --help` lists the options."),

@@ -259,7 +259,7 @@ def test_mistakes(arguments, words, place, monkeypatch, capsys):
         header = {"model": vars(model.config), "train": vars(TrainConfig())}
         wide.mkdir()
         checkpoint.save(
-            wide / "checkpoint.npz", header, {n: v.numpy() for n, v in model.state().items()}
+            wide / "checkpoint.npz", "lm", header, {n: v.numpy() for n, v in model.state().items()}
         )
     with np.load(place / "runs" / "mine" / "adapter.npz") as file:
         arrays = dict(file)

@@ -29,18 +29,17 @@ def test_atomic_replaces_only_when_complete(tmp_path):
 
 def test_a_failed_save_keeps_the_old_checkpoint(tmp_path, monkeypatch):
     path = tmp_path / "checkpoint.npz"
-    checkpoint.save(path, {"step": 1}, {"a": np.arange(3)})
+    checkpoint.save(path, "nerf", {"step": 1}, {"a": np.arange(3)})
 
-    def full_disk(file, **arrays):
-        with open(file, "wb") as handle:
-            handle.write(b"PK")
+    def full_disk(file, array, **how):
+        file.write(b"PK")
         raise OSError("No space left on device")
 
-    monkeypatch.setattr(np, "savez", full_disk)
+    monkeypatch.setattr(np.lib.format, "write_array", full_disk)
     with pytest.raises(
         ProgramError, match=r"checkpoint.npz: cannot be written \(No space left on device\)"
     ):
-        checkpoint.save(path, {"step": 2}, {"a": np.arange(4)})
+        checkpoint.save(path, "nerf", {"step": 2}, {"a": np.arange(4)})
     monkeypatch.undo()
     header, arrays = checkpoint.load(tmp_path)
     assert header["step"] == 1 and arrays["a"].tolist() == [0, 1, 2]
@@ -58,7 +57,7 @@ def test_bad_checkpoints(tmp_path, content):
 
 def test_truncated_checkpoint(tmp_path):
     path = tmp_path / "checkpoint.npz"
-    checkpoint.save(path, {}, {"a": np.arange(1000)})
+    checkpoint.save(path, "nerf", {}, {"a": np.arange(1000)})
     path.write_bytes(path.read_bytes()[:-200])
     with pytest.raises(CheckpointError, match="not a readable checkpoint"):
         checkpoint.load(path)
@@ -66,7 +65,7 @@ def test_truncated_checkpoint(tmp_path):
 
 def test_checkpoint_of_another_format(tmp_path):
     path = tmp_path / "checkpoint.npz"
-    checkpoint.save(path, {"format": 99}, {})
+    checkpoint.save(path, "nerf", {"format": 99}, {})
     with pytest.raises(CheckpointError, match="'format' is 99"):
         checkpoint.load(path)
 

@@ -360,3 +360,44 @@ def test_pixels_without_a_ray_are_counted_and_not_learnt(photos):
     picture = trainer.renderer()(scene.test.cameras, 0)
     assert not picture.opacity[~shown].any() and not picture.colour[~shown].any()
     assert picture.opacity[shown].any() and np.isfinite(picture.colour).all()
+
+
+def test_masks_of_instant_ngp(photos):
+    """Beside an image, by its name: pixels that are drawn there move. The others have none."""
+    moving = np.zeros([48, 48], np.uint8)
+    moving[:, :7] = 9
+    name = json.loads((photos / "transforms.json").read_text())["frames"][1]["file_path"]
+    image = photos / name
+    disk.write_image(image.with_name(f"dynamic_mask_{image.stem}.png"), moving)
+    masks = load_scene(photos).train.masks
+    assert masks is not None
+    wanted = np.ones([7, 48, 48], bool)
+    wanted[0] = moving == 0
+    np.testing.assert_array_equal(masks, wanted)
+    change(photos / "transforms.json", frame=True, mask_path=name)
+    with pytest.raises(
+        SceneError,
+        match="dynamic_mask_.*png: instant-ngp reads this mask, and nerfstudio the field",
+    ):
+        load_scene(photos)
+
+
+@pytest.mark.parametrize("name", ["{0}.png.alpha.png", "{0}.alpha.png", "rays_{0}.dat"])
+def test_files_of_instant_ngp_beside_an_image(photos, name):
+    image = next(iter(sorted((photos / "images").iterdir())))
+    other = image.with_name(name.format(image.stem))
+    other.write_bytes(b"")
+    with pytest.raises(
+        SceneError, match=f"{other}: instant-ngp reads this file beside {image.name}, which is not"
+    ):
+        load_scene(photos)
+
+
+@pytest.mark.parametrize("colour", [(0, 0, 255, 255), (255, 255, 255, 0)])
+def test_masks_with_colours_or_alpha(photos, colour):
+    mask = np.full([48, 48, 4], 255, np.uint8)
+    mask[3, 5] = colour
+    disk.write_image(photos / "mask.png", mask)
+    change(photos / "transforms.json", frame=True, mask_path="mask.png")
+    with pytest.raises(SceneError, match="mask.png: a mask must be grey and without alpha"):
+        load_scene(photos)

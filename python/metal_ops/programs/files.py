@@ -54,7 +54,7 @@ def atomic(path: Path) -> Iterator[Path]:
 
 
 def write_npz(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
-    """The files of `np.savez`, which leaves a file open on a full disk, and the interpreter complains when it ends."""
+    """As `np.savez`, which leaves a file open on a full disk, and the interpreter complains when it ends."""
     with zipfile.ZipFile(path, "w") as archive:
         for name, array in arrays.items():
             with archive.open(f"{name}.npy", "w", force_zip64=True) as file:

@@ -31,6 +31,7 @@ from .common import (
     unknown_keys,
 )
 from .instant_ngp import REFUSED, REFUSED_IN_FRAME, SPACE, refuse, space_of
+from .masks import beside
 
 # The NeRF-synthetic objects lie within it; instant-ngp and nerfacc use the same box.
 _HALF_SIZE = 1.5
@@ -107,6 +108,11 @@ def _load_split(path: Path, downscale: int) -> tuple[Views, bool, list[str], Spa
         )
         files.append(image_file(path.parent, name))
         names.append(printable(name))
+    moving = next((mask for mask in beside(files) if mask is not None), None)
+    if moving is not None:
+        raise SceneError(
+            f"{moving}: instant-ngp reads this mask, and masks of split files are not supported; give the images alpha."
+        )
     space = _space(content, str(path))
     height, width, alpha = check_images(files, names, downscale, str(path))
     shared = lens.lens_fields(content)

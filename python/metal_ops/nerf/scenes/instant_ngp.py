@@ -33,9 +33,9 @@ from .common import (
     read_images,
     read_json,
     say_background,
-    shrink_mask,
     unknown_keys,
 )
+from .masks import masks_of
 
 # instant-ngp's map from the file's world to its unit cube, unless the file says otherwise.
 _SCALE, _OFFSET = 0.33, 0.5
@@ -124,7 +124,7 @@ def load_instant_ngp(path: Path, downscale: int = 1) -> Scene:
             np.stack(poses).astype(np.float64), np.zeros([0, 3]), has_alpha, inside, str(path)
         )
         poses, notes = list(placed), notes + more
-    masks = _masks([frames[i] for i in order], path, downscale, height, width)
+    masks = masks_of([frames[i] for i in order], files, path, downscale, height, width)
     cameras = lens.cameras_of([poses[i] for i in order], lenses, width, height)
     views = Views(tuple(names), pixels, cameras, masks)
     notes += check_views(views, str(path))
@@ -174,33 +174,6 @@ def _split(content: dict[str, Any], paths: list[str], where: str) -> tuple[np.nd
 def _plain(name: str) -> str:
     """A path in one of its spellings: "./a.png" is "a.png"."""
     return posixpath.normpath(name.replace("\\", "/"))
-
-
-def _masks(
-    frames: list[dict[str, Any]], path: Path, downscale: int, height: int, width: int
-) -> np.ndarray | None:
-    """bool [N, H, W] of nerfstudio's masks, whose black pixels do not count; None without."""
-    without = sum("mask_path" not in frame for frame in frames)
-    if without == len(frames):
-        return None
-    if without:
-        raise SceneError(
-            f"{path}: field 'mask_path' is missing in {without} of {len(frames)} frames; give all of them one, or none."
-        )
-    masks = np.empty([len(frames), height, width], bool)
-    for place, frame in enumerate(frames):
-        name = frame["mask_path"]
-        if not isinstance(name, str) or not name:
-            raise SceneError(f"{path}: field 'mask_path' must be a string, got {short(name)}.")
-        file = image_file(path.parent, name)
-        grey = reading.image_pixels(file, SceneError)[0][..., 0] > 0
-        if grey.shape != (height * downscale, width * downscale):
-            raise SceneError(
-                f"{file}: mask of {grey.shape[1]}x{grey.shape[0]} pixels for an image of "
-                f"{width * downscale}x{height * downscale}."
-            )
-        masks[place] = shrink_mask(grey, downscale)
-    return masks
 
 
 def space_of(content: dict[str, Any], where: str) -> Space:

@@ -343,5 +343,8 @@ def test_every_field_of_a_library_is_set() -> None:
         for field in re.findall(r"(\w+)(?:\)\([^)]*\))?;", text):
             assert re.search(rf"\.{field} = ", writer), f"metallib_{struct}.{field}"
     for flag in re.findall(r"METALLIB_((?:ARG|CONSTANT|KERNEL)_[A-Z]+)(?= =)", contract):
-        sources = (ROOT / "python/metal_ops/metal").glob("*.py")
+        sources = [
+            *(ROOT / "python/metal_ops/metal").glob("*.py"),
+            *(ROOT / "hostmetal/msl/lib").glob("*.h"),  # flags of all kernels of a file
+        ]
         assert any(flag in source.read_text() for source in sources), flag

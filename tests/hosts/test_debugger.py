@@ -41,7 +41,7 @@ def _run(command: str, folder: Path, code: int = 0, **environment: str) -> str:
         env={**os.environ, **environment},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
     )
     assert done.returncode == code, done.stdout + done.stderr
     return done.stdout + done.stderr

@@ -286,7 +286,7 @@ def test_mistakes_are_one_sentence_and_leave_nothing(case, tmp_path, capsys, sti
 def test_bad_options_exit_with_2(arguments, capsys):
     with pytest.raises(SystemExit) as caught:
         nerf(*arguments)
-    assert caught.value.code == 2 and "error:" in capsys.readouterr().err
+    assert caught.value.code == 2 and "--help` lists the options." in capsys.readouterr().err
 
 
 def test_whole_numbers_of_options_fit_an_int32():

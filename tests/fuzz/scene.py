@@ -34,7 +34,7 @@ _FISHEYE = {
     "fl_x": 1.0, "fl_y": 1.0, "x_fov": 60, "cx": 1.0, "cy": 1.0, "w": 2, "h": 2, "k1": 0.01, "k2": 0, "k3": 0, "k4": 0,
     "camera_model": "OPENCV_FISHEYE", "aabb": [[-1, -1, -1], [1, 1, 1]], "offset": 0.5, "train_filenames": ["r_1.png"],
     "test_filenames": ["r_0.png"],
-    "frames": [{"file_path": f"r_{i}.png", "transform_matrix": _EYE, "mask_path": "r_0.png"} for i in "01"],
+    "frames": [{"file_path": f"r_{i}.png", "transform_matrix": _EYE, "mask_path": "mask.png"} for i in "01"],
 }  # fmt: skip
 Content = tuple[str, str, bytes, int]  # scene, file in it, its content, downscale
 
@@ -72,6 +72,7 @@ class SceneReader:
             ("fisheye", "transforms.json"): json.dumps(_FISHEYE).encode(),
             ("fisheye", "r_0.png"): self._pngs[0],
             ("fisheye", "r_1.png"): self._pngs[0],
+            ("fisheye", "mask.png"): _png("L"),
             ("ngp", "r_0.png"): self._pngs[0],
             ("ngp", "r_1.png"): self._pngs[0],
             ("npz", "tiny.npz"): archives.pack(self._npz),
@@ -89,7 +90,8 @@ class SceneReader:
             data = archives.mutate_npz(self._good["npz", "tiny.npz"], rng, self._npz)
             return scene, "tiny.npz", data, downscale
         if rng.random() < 0.3:
-            return scene, "r_1.png", archives.mutate_png(rng.choice(self._pngs), rng), downscale
+            image = "mask.png" if scene == "fisheye" and rng.random() < 0.3 else "r_1.png"
+            return scene, image, archives.mutate_png(rng.choice(self._pngs), rng), downscale
         file = (
             "transforms.json"
             if scene in ("ngp", "fisheye")

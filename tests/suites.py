@@ -199,7 +199,9 @@ class Values:
         """The parameters of a case, in place of a dataclass its fields; with `kinds`, in place of a dtype its kind."""
         if kinds:
             params = {
-                name: KIND_OF.get(getattr(value, "name", value), value) if name in DTYPES else value
+                name: KIND_OF.get(str(getattr(value, "name", value)), value)
+                if name in DTYPES
+                else value
                 for name, value in params.items()
             }
         found: dict[str, Hashable] = {}

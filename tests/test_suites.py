@@ -165,6 +165,8 @@ def test_a_dtype_of_each_kind_where_another_test_has_all() -> None:
     kinds = {(case["op"], suites.KIND_OF.get(case["dtype"], case["dtype"])) for case in found}
     assert len(found) == len(kinds) == 2 * 6
     assert len(taken(items("test_a", marker="device", dtype=dtypes), "all")) == 8
+    # Lists of dtypes, which one case loops over, are values of their own.
+    assert len(taken(items("test_a", marker="device", dtypes=[["int8"], ["bool"]]), "default")) == 2
 
 
 def test_tests_are_apart() -> None:

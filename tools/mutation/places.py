@@ -1,5 +1,7 @@
 """Where a source can be broken, and how. Both languages are formatted by program, which makes patterns enough: a binary
-operator has a space on either side, a pointer's star and a template's bracket have none.
+operator has a space on either side, a pointer's star and a template's bracket have none. universalmutator 1.14.1, whose
+rules take these for operators, gave 17 places of 24 drawn in a shader and a SIMD file that do not compile, each at the
+cost of a compilation; mull breaks code that clang compiles for the processor, which shaders and Python are not.
 """
 
 from __future__ import annotations

@@ -324,6 +324,7 @@ REFUSED = {
     "an array of none": ("scalar", np.zeros(0, "f4"), ValueError, "x: expected an element, as the kernel takes a"),
     "a tensor of none": ("read", tf.zeros([0]), ValueError, "x: expected an element, as the kernel takes a reference"),
     "no bytes": ("scalar", b"", ValueError, "expected 4 bytes, got 0"),
+    "bytes for a byte": ("number", b"12", ValueError, r"n: expected 1 byte, got 2\.$"),
     "bytes of two": ("scalar", b"12345678", ValueError, r"expected 4 bytes, got 8\.$"),
     "bytes of half of one": ("floats", b"123456", ValueError, "expected 4 bytes, got 6. Several values are a multiple"),
     "no struct": ("s", [], ValueError, r"\[s\] s: expected a struct of a, b, c, inner, got a list of 0"),

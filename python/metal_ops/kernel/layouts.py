@@ -121,12 +121,12 @@ class Record:
             return
         if self.refused:
             raise TypeError(
-                f"{where}: expected its {self.size} bytes, as {self.refused}, got {_kind(value)}."
+                f"{where}: expected its {n_bytes(self.size)}, as {self.refused}, got {_kind(value)}."
             )
         if set(names) != set(self.members):
             got = f"the members {', '.join(names)}" if names else _kind(value)
             raise TypeError(
-                f"{where}: expected a struct of {self.size} bytes, as a dict or a NumPy record of "
+                f"{where}: expected a struct of {n_bytes(self.size)}, as a dict or a NumPy record of "
                 f"{', '.join(self.members)}, got {got}."
             )
         for name, (offset, part) in self.members.items():
@@ -379,12 +379,16 @@ def are_bytes(value: Any) -> bool:
     return isinstance(value, BYTES) or (isinstance(value, np.void) and value.dtype.names is None)
 
 
+def n_bytes(size: int) -> str:
+    return f"{size} byte{'s' * (size != 1)}"
+
+
 def raw(where: str, value: Any, size: int, single: bool) -> np.ndarray[Any, Any]:
     """The bytes that a value is, of one element or several."""
     data = value.tobytes() if hasattr(value, "tobytes") else bytes(value)
     if len(data) % size or (single and len(data) != size):
         several = "" if single else " Several values are a multiple of them."
-        raise ValueError(f"{where}: expected {size} bytes, got {len(data)}.{several}")
+        raise ValueError(f"{where}: expected {n_bytes(size)}, got {len(data)}.{several}")
     return np.frombuffer(data, np.uint8)
 
 

@@ -278,7 +278,7 @@ class MetalFunction:
                 data = layouts.raw(where, value, binding.bytes, binding.single)
             elif isinstance(value, Mapping | numbers.Number | np.generic):
                 raise TypeError(
-                    f"{where}: expected a struct of {binding.bytes} bytes, got {value!r}. "
+                    f"{where}: expected a struct of {layouts.n_bytes(binding.bytes)}, got {value!r}. "
                     "Give its bytes, or a tensor."
                 )
             else:

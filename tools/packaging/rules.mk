@@ -10,3 +10,10 @@ wheel-check: wheel | $(VENV)/test.stamp  ## Build wheels from scratch twice, ins
 NEEDS_wheel := --metal
 NEEDS_wheel-check := --metal
 .PHONY: wheel wheel-check
+
+# Takes hours from nothing: it builds for each release of TensorFlow.
+release: | $(VENV)/test.stamp  ## Make all wheels, try each, write checksums and the page to take them from (ARGS=--trial)
+	@$(PY) tools/packaging/release.py $(ARGS)
+
+NEEDS_release := --metal
+.PHONY: release

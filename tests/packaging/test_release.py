@@ -62,7 +62,7 @@ def write_wheel(folder: Path, name: str, version: str, tag: str) -> None:
     wheel = f"Wheel-Version: 1.0\nRoot-Is-Purelib: false\nTag: py3-none-{tag}\n"
     with zipfile.ZipFile(folder / f"{name}-{version}-py3-none-{tag}.whl", "w") as file:
         for member, text in {"METADATA": metadata, "WHEEL": wheel, "RECORD": ""}.items():
-            # Of 1980: the same content makes the same file.
+            # Their time is 1980: the same content makes the same file.
             file.writestr(zipfile.ZipInfo(f"{info}/{member}"), text)
 
 

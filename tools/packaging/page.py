@@ -36,8 +36,8 @@ def render(version: str, commit: str, rows: Sequence[Row], url: str, trial: bool
     """The page, as HTML.
 
     Args:
-      version: Of the release.
-      commit: That the wheels were made of.
+      version: The release's.
+      commit: The one that the wheels were made of.
       rows: The wheels.
       url: Where they lie, with a slash at the end; "" for beside the page.
       trial: Whether they are of a trial, and for the machine that made them.

@@ -47,7 +47,7 @@ class StepError(Exception):
 
 
 class Release:
-    """The steps, and what is done of them.
+    """The steps, and a record of those that are done.
 
     Args:
       output: The folder of the wheels, the checksums and the page.

@@ -17,3 +17,6 @@ release: | $(VENV)/test.stamp  ## Make all wheels, try each, write checksums and
 
 NEEDS_release := --metal
 .PHONY: release
+
+# The metadata of the editable install has the version.
+$(VENV)/package.stamp: $(PKG)/_version.py

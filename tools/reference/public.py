@@ -91,7 +91,7 @@ def collect() -> dict[str, list[str]]:
 
 
 def read(text: str) -> dict[str, dict[str, str]]:
-    """The names of a file by section, with what is written behind them."""
+    """The names of a file by section, with the meanings behind them."""
     sections: dict[str, dict[str, str]] = {}
     for line in text.splitlines():
         if line.startswith("## "):

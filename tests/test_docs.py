@@ -31,7 +31,8 @@ pytestmark = pytest.mark.docs
 # Those that git has. Pages that `make docs` left in docs/ may be of another day.
 PAGES = [path for path in ROOT.glob("docs/*.md") if path.name not in reference.PAGES]
 PAGES += [
-    ROOT / f"{name}.md" for name in ("examples/README", "README", "CONTRIBUTING", "CHANGELOG")
+    ROOT / f"{name}.md"
+    for name in ("examples/README", "README", "CONTRIBUTING", "CHANGELOG", "SECURITY")
 ]
 PAGES.sort()
 # Executed in a copy of the checkout, as it adds ops to it.

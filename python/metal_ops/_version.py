@@ -4,7 +4,7 @@ Files that cannot read a Python file repeat TensorFlow's, and tests/test_house.p
 requirements.txt.
 """
 
-__version__ = "0.1.0"
+__version__ = "0.9.0"
 # TensorFlow's releases that the libraries can be built for: the version of it and of NumPy that make installs then, and
 # the Pythons that it has wheels for, the one to take first. Libraries that are built for one release run in all its
 # versions, and in no other release. tools/setup.sh reads these lines.

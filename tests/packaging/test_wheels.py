@@ -121,7 +121,7 @@ def test_metadata(wheels):
         f"\nRequires-Dist: tensorflow-cpu=={_version.TENSORFLOW_RELEASES[RELEASE][0]};" in package
     )
     changes = (ROOT / "CHANGELOG.md").read_text()
-    assert f"## [{metal_ops.__version__}]" in changes or "## [Unreleased]" in changes
+    assert f"## [{metal_ops.__version__}]" in changes
 
 
 @pytest.mark.parametrize("library", EXPORTED)

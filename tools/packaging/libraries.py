@@ -1,7 +1,8 @@
 """Compiles the shared libraries for a package that setuptools builds, and puts them into it.
 
 Used by setup.py and by hostmetal/setup.py. The sources are compiled in a copy, so that neither the checkout's own build
-nor the user's environment is touched. METAL_OPS_LIBRARIES=<folder> takes libraries that are there already.
+nor the user's environment is touched. METAL_OPS_LIBRARIES=<folder> takes libraries that are there already;
+METAL_OPS_FOR_PYPI=1 makes the version and the tag such that PyPI takes the wheel.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ SOURCES = (
     *("ops", "kernels", "graph", "hostmetal", "device", "python", "tools", "benchmarks/rules.mk"),
 )
 HIGHWAY = "libhwy.so.1"
+# PyPI takes no other tags of Linux: glibc 2.35 and the libstdc++ beside it, which GCC 12's code needs.
+MANYLINUX = f"manylinux_2_35_{platform.machine()}"
 # Files that a checkout has made may be of other sources.
 MADE = ("*.so", "*.metallib", "*.pyi")
 PLUGIN = ("libmetal_device.so", "libmetal_device.metallib")
@@ -39,6 +42,8 @@ class AnyPython(bdist_wheel):
     """For a platform, but for no Python: the libraries talk to TensorFlow alone."""
 
     def get_tag(self) -> tuple[str, str, str]:
+        if for_pypi() and not MACOS:
+            return "py3", "none", MANYLINUX
         # python.org's Python on macOS is for two kinds of processors, the libraries built here for one.
         return "py3", "none", super().get_tag()[2].replace("universal2", platform.machine())
 
@@ -78,9 +83,18 @@ def has_tensorflow_metal(release: str) -> bool:
     return releases.index(release) <= releases.index(VERSIONS["TENSORFLOW_METAL_UNTIL"])
 
 
+def for_pypi() -> bool:
+    """Whether a wheel is made that PyPI takes."""
+    return os.environ.get("METAL_OPS_FOR_PYPI") == "1"
+
+
 def version() -> str:
-    """That of the package, and TensorFlow's release, so that pip tells the wheels of several apart: 0.1.0+tf2.18."""
-    return f"{VERSIONS['__version__']}+tf{tensorflow()[0]}"
+    """That of the package, and TensorFlow's release, so that pip tells the wheels of several apart: 1.2.3+tf2.18.
+
+    PyPI refuses such versions. Its wheel has the plain one, and is for one release of TensorFlow.
+    """
+    release = tensorflow()[0]
+    return VERSIONS["__version__"] + ("" if for_pypi() else f"+tf{release}")
 
 
 def provide(names: Iterable[str], package: Path) -> None:

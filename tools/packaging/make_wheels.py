@@ -1,11 +1,14 @@
 """Builds the wheels from the libraries that make has built: `make_wheels.py <output folder>`. Prints their sha256.
 
+`--pypi` makes the one that PyPI takes; `--trial` takes libraries that are for this machine alone.
+
 The same sources give the same bytes: files are packed from a copy with plain permissions, and all times are that of the
 last commit.
 """
 
 from __future__ import annotations
 
+import argparse
 import hashlib
 import os
 import platform
@@ -34,12 +37,16 @@ def time_of_sources() -> str:
     return asked.stdout.strip() or EPOCH_OF_ZIP
 
 
-def make(output: Path, libraries: Path = ROOT / "python" / "metal_ops") -> list[Path]:
+def make(
+    output: Path, libraries: Path = ROOT / "python" / "metal_ops", pypi: bool = False
+) -> list[Path]:
     """Builds the wheels.
 
     Args:
       output: Where they go; made if missing.
       libraries: The folder with the compiled libraries.
+      pypi: Whether to make the package alone, with the version and the tag that PyPI takes. The Metal half needs the
+        system's GNUstep, which no such tag stands for.
 
     Returns:
       The wheels: the package with its CPU ops and, on Linux, the Metal half, which macOS has in the first.
@@ -62,6 +69,7 @@ def make(output: Path, libraries: Path = ROOT / "python" / "metal_ops") -> list[
             **os.environ,
             "SOURCE_DATE_EPOCH": time_of_sources(),
             "METAL_OPS_LIBRARIES": str(libraries.resolve()),
+            "METAL_OPS_FOR_PYPI": "1" if pypi else "0",
         }
         pip = [
             sys.executable,
@@ -72,7 +80,8 @@ def make(output: Path, libraries: Path = ROOT / "python" / "metal_ops") -> list[
             "-q",
             "--no-deps",
         ]
-        for project in [copy] if platform.system() == "Darwin" else [copy, copy / "hostmetal"]:
+        alone = pypi or platform.system() == "Darwin"
+        for project in [copy] if alone else [copy, copy / "hostmetal"]:
             done = subprocess.run(
                 [*pip, "--no-build-isolation", "--no-index", "-w", str(made), str(project)],
                 env=environment,
@@ -94,14 +103,25 @@ def is_for_this_machine(libraries: Path) -> bool:
     )
 
 
-if __name__ == "__main__":
-    if is_for_this_machine(ROOT / "python" / "metal_ops"):
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="make_wheels.py", description=__doc__)
+    parser.add_argument("output", type=Path)
+    parser.add_argument("--pypi", action="store_true", help="the wheel that PyPI takes")
+    parser.add_argument(
+        "--trial", action="store_true", help="of libraries that are for this machine alone, too"
+    )
+    arguments = parser.parse_args()
+    if not arguments.trial and is_for_this_machine(ROOT / "python" / "metal_ops"):
         sys.exit(
             "metal_ops: the libraries are for this machine alone; run 'make wheel', or "
             "'make METAL_OPS_TARGETS=all metal' before."
         )
-    for wheel in make(Path(sys.argv[1])):
+    for wheel in make(arguments.output, pypi=arguments.pypi):
         content = wheel.read_bytes()
         print(
             f"{wheel}  {len(content) / 2**20:.1f} MiB  sha256 {hashlib.sha256(content).hexdigest()}"
         )
+
+
+if __name__ == "__main__":
+    main()

@@ -10,3 +10,13 @@ wheel-check: wheel | $(VENV)/test.stamp  ## Build wheels from scratch twice, ins
 NEEDS_wheel := --metal
 NEEDS_wheel-check := --metal
 .PHONY: wheel wheel-check
+
+# Takes hours from nothing: it builds for each release of TensorFlow.
+release: | $(VENV)/test.stamp  ## Make all wheels, try each, write checksums and the page to take them from (ARGS=--trial)
+	@$(PY) tools/packaging/release.py $(ARGS)
+
+NEEDS_release := --metal
+.PHONY: release
+
+# The metadata of the editable install has the version.
+$(VENV)/package.stamp: $(PKG)/_version.py

@@ -1,7 +1,8 @@
 """`python -m tools.reference`: writes the generated pages into docs/, where git ignores them.
 
 Records (tools/reference/records.py) come first: `--dtypes` asks which op has kernels of which dtypes; `--measure`
-measures all errors as well, `--measure ScaleShift` those of that op of this library's alone. Facts that need the Metal
+measures all errors as well, `--measure ScaleShift` those of that op of this library's alone; `--public` collects the
+public names (tools/reference/public.py). Facts that need the Metal
 device are asked of a process of its own, as a loaded device stays for the life of a process.
 """
 
@@ -103,6 +104,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tools.reference", description=__doc__)
     parser.add_argument("--measure", nargs="*", metavar="OP")
     parser.add_argument("--dtypes", action="store_true")
+    parser.add_argument("--public", action="store_true")
     arguments = parser.parse_args()
     if arguments.measure is not None:
         try:
@@ -111,6 +113,10 @@ def main() -> int:
             parser.error(str(error))
     if arguments.dtypes or arguments.measure is not None:
         ask_for_dtypes()
+    if arguments.public:
+        from tools.reference import public
+
+        public.write()
     if written := write(records.DOCS):
         print("wrote " + ", ".join(f"docs/{name}" for name in written))
     return 0

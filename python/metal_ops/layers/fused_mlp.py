@@ -91,6 +91,7 @@ class FusedMLP(keras.layers.Layer):
         self.seed = None if seed is None else _arguments.integer(op, "seed", seed)
         _keras.require_float_policy(op, self)
         self.supports_jit = False
+        self.supports_masking = True
         self.input_spec = keras.layers.InputSpec(min_ndim=1)
 
     def build(self, input_shape: Any) -> None:

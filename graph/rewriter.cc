@@ -9,6 +9,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "graph/chain.h"
@@ -46,6 +47,15 @@ bool IsRootOp(const std::string& op) {
   return ops->count(op) > 0;
 }
 
+// Both reasons, under the first one's condition.
+Refusal Both(Refusal first, const Refusal& second) {
+  if (first.empty()) return second;
+  if (!second.empty() && !absl::StrContains(first.reason, second.reason)) {
+    absl::StrAppend(&first.reason, " ", second.reason);
+  }
+  return first;
+}
+
 // One candidate: the longest chain from its root, or why there is none.
 struct Candidate {
   const NodeView* root = nullptr;
@@ -77,6 +87,8 @@ class Matcher {
     const bool whole = IsWhole(chain.stage());
     while (!whole && Extend(&chain, &candidate.refusal)) {
     }
+    if (whole || chain.stage() == Stage::kActivation) candidate.refusal = {};
+    candidate.refusal = Both(candidate.refusal, chain.aside());
     if (!chain.is_fused()) return candidate;
     Refusal refusal = chain.CheckInputs();
     if (refusal.empty()) refusal = chain.CheckKernels();
@@ -84,7 +96,6 @@ class Matcher {
       candidate.refusal = refusal;
       return candidate;
     }
-    if (whole || chain.stage() == Stage::kActivation) candidate.refusal = chain.aside();
     candidate.chain = std::move(chain);
     return candidate;
   }
@@ -179,9 +190,9 @@ class Matcher {
       if (!outcome.mine) continue;
       const Refusal why = outcome.matched() ? Off(*pattern) : outcome.refusal;
       if (pattern->info.stage == Stage::kPrologue) {
-        chain->set_aside(why);
-      } else if (refusal->empty()) {
-        *refusal = why;
+        chain->set_aside(Both(chain->aside(), why));
+      } else {
+        *refusal = Both(*refusal, why);
       }
     }
     return false;
@@ -207,11 +218,10 @@ class Matcher {
       return {"fetched", StrCat("The function returns ", Quoted(last), ".")};
     }
     std::string names;
-    for (size_t i = 0; i < uses.size() && i < 3; ++i) {
+    for (size_t i = 0; i < uses.size(); ++i) {
       absl::StrAppend(&names, i ? ", " : "", Quoted(*uses[i].node));
     }
-    return {"one_consumer", StrCat(Quoted(last), " has ", uses.size(), " consumers: ", names,
-                                   uses.size() > 3 ? ", ..." : "", ".")};
+    return {"one_consumer", StrCat(Quoted(last), " has ", uses.size(), " consumers: ", names, ".")};
   }
 
   const Facts& facts_;
@@ -252,7 +262,9 @@ Fusion ToFusion(const Candidate& candidate) {
     }
   }
   fusion.condition = candidate.refusal.condition;
-  fusion.reason = candidate.refusal.reason;
+  fusion.reason = candidate.refusal.empty()
+                      ? StrCat(Quoted(*last), " is the last op that can be fused.")
+                      : candidate.refusal.reason;
   return fusion;
 }
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import keras
 import numpy as np
 import pytest
@@ -39,6 +41,9 @@ def make(batch, inputs, width, hidden, outputs, dtype="float32", use_bias=True, 
     ]
     biases = [(random.normal(size=n) / 4).astype(kind) for n in sizes[1:]] if use_bias else None
     return random.normal(size=(batch, inputs)).astype(kind), kernels, biases
+
+
+SHAPES = dict(softplus_beta=mlp.BETA, negative_slope=mlp.LEAK)
 
 
 def shrunk(kernels, activation):
@@ -101,7 +106,7 @@ def test_activations_against_differences(activation, output_activation):
     kernels = shrunk(kernels, activation)
     options = dict(activation=activation, output_activation=output_activation)
     incoming = np.random.default_rng(1).integers(-64, 65, (6, 3)) / 64
-    y, d_x, d_kernels, d_biases = call(x, kernels, biases, incoming, **options)
+    y, d_x, d_kernels, d_biases = call(x, kernels, biases, incoming, **options, **SHAPES)
     np.testing.assert_allclose(y, mlp.forward(x, kernels, biases, **options), rtol=1e-5, atol=1e-6)
 
     def loss(x=x, kernels=kernels, biases=biases):
@@ -174,6 +179,45 @@ def test_gradients_are_the_same_from_run_to_run():
     first = [v.numpy().tobytes() for v in tf.nest.flatten(runs[0])]
     for run in runs[1:]:
         assert [v.numpy().tobytes() for v in tf.nest.flatten(run)] == first
+
+
+@pytest.mark.parametrize("dtype", ROUNDING)
+@pytest.mark.parametrize("width", [1, 15, 17, 48, 65, 127])
+@pytest.mark.parametrize("use_bias", [False, True])
+def test_any_width(width, use_bias, dtype):
+    """Also where padded neurons have values other than 0."""
+    x, kernels, biases = make(100, 5, width, 3, 4, dtype, use_bias)
+    # Small numbers: every gradient is the sum of few terms of one sign or the other.
+    options = dict(activation="squareplus", output_activation="sigmoid")
+    incoming = np.random.default_rng(1).integers(-16, 65, (100, 4)) / 64
+    y, d_x, d_kernels, d_biases = call(x, kernels, biases, incoming, **options)
+    assert_near(y, mlp.forward(x, kernels, biases, **options), dtype, 3, "y")
+    wanted = mlp.gradients(incoming, x, kernels, biases, **options)
+    assert_near(d_x, wanted[0], dtype, 3, "d_x")
+    for kind, actual, expected in (
+        ("d_kernels", d_kernels, wanted[1]),
+        ("d_biases", d_biases, wanted[2]),
+    ):
+        for layer, (one, right) in enumerate(zip(actual, expected, strict=use_bias)):
+            assert_near(one, right, dtype, 3, f"{kind}[{layer}]")
+
+
+@pytest.mark.parametrize("activation", ["leaky_relu", "sine", "softplus", "tanh"])
+def test_activations_far_from_zero(activation):
+    """Neither infinite nor NaN where an exponential would be; NaN stays NaN."""
+    x = np.array(
+        [[-1e30], [-300.0], [-1.0], [-1e-6], [0.0], [1e-6], [1.0], [300.0], [1e30], [np.nan]],
+        np.float32,
+    )
+    x = x if activation != "sine" else np.clip(x, -300, 300)
+    kernels = [np.eye(1, 16, dtype=np.float32), np.eye(16, 1, dtype=np.float32)]
+    y, d_x, *_ = call(x, kernels, None, np.ones((10, 1)), activation=activation, **SHAPES)
+    with np.errstate(over="ignore", under="ignore"):
+        wide = x.astype(np.float64)
+        np.testing.assert_allclose(y, mlp.activate(activation, wide), rtol=3e-6, atol=1e-37)
+        right = mlp.slope(activation, wide)
+        # The slope of tanh follows from a value that is 1 to float32.
+        np.testing.assert_allclose(d_x[:-1], right[:-1], rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("b", [0.04, 4.0])
@@ -298,8 +342,8 @@ ONE = ones(16, 1)
          r"x: expected dtype float32, float16 or bfloat16, got float64"),
         (dict(kernels=ones(3, 16)), TypeError, r"kernels: expected a list"),
         (dict(kernels=[ones(3, 16)]), ValueError, r"kernels: expected 2 to 9 matrices.*got 1"),
-        (dict(kernels=[ones(3, 17), ONE]), ValueError,
-         r"kernels\[0\]: expected a width of 16, 32, 64 or 128, got 17"),
+        (dict(kernels=[ones(3, 129), ONE]), ValueError,
+         r"kernels\[0\]: expected a width of 1 to 128, got 129"),
         (dict(kernels=[ones(3, 16), ones(16, 32), ones(32, 1)]), ValueError,
          r"kernels\[1\]: expected shape \[16, 16\] \(\[width, width\]\), got \[16, 32\]"),
         (dict(kernels=[ones(3, 16), ones(16, 129)]), ValueError,
@@ -309,7 +353,10 @@ ONE = ones(16, 1)
         (dict(biases=[ones(16)]), ValueError, r"biases: expected 2, one a matrix, got 1"),
         (dict(biases=[ones(16), ones(2)]), ValueError,
          r"biases\[1\]: expected shape \[1\].*got \[2\]"),
-        (dict(activation="tanh"), ValueError, r"activation: expected one of none, relu.*got 'tanh'"),
+        (dict(activation="gelu"), ValueError, r"activation: expected one of none, relu.*got 'gelu'"),
+        (dict(softplus_beta=0.0), tf.errors.InvalidArgumentError, r"softplus_beta must be in \[0.001, 1000\], got 0"),
+        (dict(negative_slope=-1.0), tf.errors.InvalidArgumentError, r"negative_slope must be in \[0, 1\], got -1"),
+        (dict(negative_slope=-1.0, activation="sine"), ValueError, r"negative_slope: expected a number in \[0, 1\]"),
         (dict(output_activation=3), TypeError, r"output_activation: expected a name, got int"),
         (dict(squareplus_b="4"), TypeError, r"squareplus_b: expected a Python number"),
         (dict(squareplus_b=0.0), tf.errors.InvalidArgumentError, r"squareplus_b must be in \[1e-06, 1e\+06\], got 0"),
@@ -404,6 +451,63 @@ def test_layer_dtype_policies(policy, variable, compute):
         assert gradient.dtype == variable and gradient.shape == of.shape
 
 
+@pytest.mark.parametrize("activation", mlp.ACTIVATIONS)
+@pytest.mark.parametrize("width", [24, 32])
+def test_layer_of_a_tcnn_network(activation, width):
+    """As tiny-cuda-nn's common_device.h has the functions: squareplus and softplus of 10 x."""
+    name = {"relu": "ReLU", "leaky_relu": "LeakyReLU"}.get(activation, activation.capitalize())
+    config = {
+        "encoding": {"otype": "HashGrid"},
+        "network": {
+            "otype": "FullyFusedMLP",
+            "activation": name,
+            "output_activation": name,
+            "n_neurons": width,
+            "n_hidden_layers": 2,
+            "feedback_alignment": False,
+        },
+    }
+    layer = FusedMLP.from_tcnn(json.dumps(config), 3, seed=1)
+    again = FusedMLP.from_config(layer.get_config())
+    assert again.get_config() == layer.get_config()
+    x = np.random.default_rng(0).normal(size=(7, 5)).astype(np.float32)
+    y = layer(x)
+    assert len(layer.weights) == 3 and layer.kernels[1].shape == (width, width)
+    functions = {
+        "none": lambda v: v,
+        "relu": lambda v: np.maximum(v, 0),
+        "leaky_relu": lambda v: np.where(v > 0, v, 0.01 * v),
+        "exponential": np.exp,
+        "sine": np.sin,
+        "sigmoid": lambda v: 1 / (1 + np.exp(-v)),
+        "squareplus": lambda v: 0.5 * (10 * v + np.sqrt((10 * v) ** 2 + 4)) / 10,
+        "softplus": lambda v: np.log(np.exp(10 * v) + 1) / 10,
+        "tanh": np.tanh,
+    }
+    expected = x.astype(np.float64)
+    for kernel in layer.get_weights():
+        expected = functions[activation](expected @ kernel.astype(np.float64))
+    np.testing.assert_allclose(y, expected, rtol=2e-5, atol=2e-6)
+
+
+@pytest.mark.parametrize(
+    "change, words",
+    [
+        (
+            dict(otype="CutlassResNet"),
+            r"otype: expected one of FullyFusedMLP, CutlassMLP, got 'CutlassResNet'. It has",
+        ),
+        (dict(activation="GELU"), r"activation: expected one of None, ReLU, LeakyReLU.*got 'GELU'"),
+        (dict(feedback_alignment=True), r"feedback_alignment: expected false, got true"),
+        (dict(n_neuron=64), r"unknown field n_neuron: expected some of activation"),
+        (dict(n_neurons=256), r"\[FusedMLP\] n_neurons: expected 1 to 128, got 256"),
+    ],
+)
+def test_tcnn_networks_that_are_refused(change, words):
+    with pytest.raises(ValueError, match=words):
+        FusedMLP.from_tcnn({"otype": "FullyFusedMLP", **change}, 3)
+
+
 def test_layer_seeds():
     layers = [FusedMLP(2, 16, 3, seed=seed) for seed in (1, 1, 2, None)]
     for layer in layers:
@@ -420,7 +524,7 @@ def test_layer_seeds():
     [
         (dict(units=0), ValueError, r"\[FusedMLP\] units: expected 1 to 128, got 0"),
         (dict(units=2.5), TypeError, r"\[FusedMLP\] units: expected an integer"),
-        (dict(units=1, n_neurons=48), ValueError, r"n_neurons: expected 16, 32, 64 or 128, got 48"),
+        (dict(units=1, n_neurons=129), ValueError, r"n_neurons: expected 1 to 128, got 129"),
         (dict(units=1, n_hidden_layers=9), ValueError, r"n_hidden_layers: expected 1 to 8, got 9"),
         (dict(units=1, activation="gelu"), ValueError, r"activation: expected one of none.*got 'gelu'"),
         (dict(units=1, use_bias=1), TypeError, r"use_bias: expected True or False"),

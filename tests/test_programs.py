@@ -4,6 +4,7 @@ full disk."""
 from __future__ import annotations
 
 import gc
+import io
 import os
 import resource
 import signal
@@ -14,9 +15,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from rich.console import Console
 
 from metal_ops import cli
-from metal_ops.programs import checkpoint, command
+from metal_ops.programs import checkpoint, command, telling
 from metal_ops.programs.errors import CheckpointError, OutputError, ProgramError
 from metal_ops.programs.files import atomic, locked
 from metal_ops.programs.interrupts import stop_on_interrupt
@@ -105,6 +107,113 @@ def test_the_script_is_the_module():
         for program in ([script], [sys.executable, "-m", "metal_ops"])
     ]
     assert said[0] == said[1] and said[0].startswith("metal_ops ")
+
+
+def test_the_first_line_comes_before_tensorflow(tmp_path):
+    """Its import takes seconds; here it is an error."""
+    script = tmp_path / "metal_ops"
+    script.write_text(
+        WITHOUT_TENSORFLOW.replace(
+            "    except SystemExit as end:\n",
+            "    except (SystemExit, ImportError) as end:\n        ",
+        ).replace("code = end.code", "code = type(end).__name__")
+    )
+    (tmp_path / "text").write_text("a line of a text\n" * 2000)
+    lines = [
+        "nerf train",
+        "nerf compare",
+        "image fit",
+        "sdf train",
+        "lm train --data text --context 64",
+    ]
+    ended = subprocess.run(
+        [sys.executable, script],
+        input="\n".join(lines),
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT / "python")},
+    )
+    assert ended.stdout.count("Loading TensorFlow.\n") == len(lines), ended.stdout + ended.stderr
+    assert ended.stderr == "exit code ModuleNotFoundError\n" * len(lines)
+
+
+class Clock:
+    now = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+def in_a_file() -> Console:
+    return Console(file=io.StringIO(), force_terminal=False, markup=False)
+
+
+def test_progress_in_a_file(monkeypatch):
+    """The first line after two seconds, the others five seconds apart, and none when all is done."""
+    clock, console = Clock(), in_a_file()
+    monkeypatch.setattr(telling, "time", clock)
+    with telling.told(console, "turntable", 20, "frames") as step:
+        for _ in range(20):
+            clock.now += 0.9
+            step()
+    with telling.phase(console, "drawing [it]"):
+        pass
+    assert console.file.getvalue().splitlines() == [
+        "turntable: 3 of 20 frames",
+        "turntable: 9 of 20 frames",
+        "turntable: 15 of 20 frames",
+        "Drawing [it].",
+    ]
+
+
+def test_progress_in_a_terminal():
+    console = Console(file=io.StringIO(), force_terminal=True, width=60)
+    with telling.told(console, "turntable", 20, "frames") as step:
+        step()
+    assert "turntable" in console.file.getvalue() and "of 20 frames" in console.file.getvalue()
+
+
+def test_the_time_in_all(monkeypatch):
+    clock, console = Clock(), in_a_file()
+    monkeypatch.setattr(telling, "time", clock)
+    whole = telling.Whole(console, 20.0)  # a run that goes on
+    whole.begin(60.0)
+    clock.now = 7.0
+    whole.expect(0.5, 10.0, 3.0)  # 10 s of training are left
+    whole.expect(0.6, 14.0, 3.0)
+    clock.now = 22.6
+    assert whole.words(60.0) == "60.0 s of training, 23 s in all"
+    assert console.file.getvalue().splitlines() == [
+        "Training for 40 s; measuring and pictures come on top.",
+        "About 20 s in all.",
+    ]
+
+
+FILLS = """
+import sys
+sys.argv[0] = "/metal_ops"  # a program's name: the package imports nothing for it
+from argparse import Namespace
+from metal_ops.programs.command import console_for_people, guarded
+def command(arguments):
+    console_for_people().print("a line")
+    return 0
+sys.exit(guarded("lm", command)(Namespace()))
+"""
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device of Linux that is always full")
+def test_output_on_a_full_disk():
+    with open("/dev/full", "w") as full:
+        ended = subprocess.run(
+            [sys.executable, "-c", FILLS],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONPATH": str(ROOT / "python")},
+        )
+    assert ended.stderr == "lm: the output cannot be written (No space left on device).\n"
+    assert ended.returncode == 2
 
 
 def saved(folder: Path, program: str) -> Path:

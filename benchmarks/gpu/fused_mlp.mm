@@ -79,7 +79,7 @@ class Run {
     params_ = {};
     params_.sizes = s;
     params_.n_weights = mlp_matrix(s, s.n_layers);
-    params_.squareplus_b = 4.0f;
+    params_.shape.squareplus_b = 4.0f;
     params_.x_gradient = 1;
     const int64_t line = mlp_slopes_at(s, 1, s.n_layers - 1) + mlp_slopes_line(s, s.n_layers - 1);
     const int64_t bytes = int64_t(BytesOf(net.type));

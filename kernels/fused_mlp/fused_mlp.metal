@@ -85,7 +85,7 @@ inline void mlp_layer(constant MlpParams& params, device const float* packed, ui
     mlp_add(x, rows, matrix + column * mlp_padded(rows), sums);
     for (int r = 0; r < kRows; ++r) {
       for (int j = 0; j < kPanel; ++j) {
-        y.at[r][column + j] = float(T(mlp_activated(activation, params.squareplus_b, sums[r][j])));
+        y.at[r][column + j] = float(T(mlp_activated(activation, mlp_shape(params), sums[r][j])));
       }
     }
   }
@@ -144,7 +144,7 @@ template <typename T>
     }
     for (int r = 0; r < kRows; ++r) {
       for (uint j = 0; j < line; ++j) {
-        const float d = mlp_times_slope(activation, params.squareplus_b, b.at[r][j], a.at[r][j]);
+        const float d = mlp_times_slope(activation, mlp_shape(params), b.at[r][j], a.at[r][j]);
         b.at[r][j] = j < columns ? float(T(d)) : 0.0f;
       }
     }

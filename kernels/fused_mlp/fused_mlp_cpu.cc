@@ -33,7 +33,7 @@ class Mlp {
  public:
   Mlp(const CpuCall& call, int x, int weights, bool with_backward)
       : plan(call),
-        end_{plan.activation, plan.squareplus_b, call.floats(x).type},
+        end_{plan.activation, plan.shape, call.floats(x).type},
         x_(call.floats(x)),
         tile_(TileSize()) {
     std::vector<float> copy(plan.n_weights());

@@ -201,7 +201,7 @@ template <typename T, int W>
   g.group.space = (threadgroup float*)(space + simdgroup * uint(Gradient::kSpace));
   g.group.lane = lane;
   g.group.s = {mlp_inputs, W, mlp_outputs, mlp_n_layers, 0};
-  g.group.squareplus_b = params.squareplus_b;
+  g.group.shape = mlp_shape(params);
   ROWS_UNROLL
   for (int layer = 0; layer < kMostLayers; ++layer) {
     ROWS_UNROLL

@@ -26,7 +26,7 @@ struct MlpGroup {
   uint lane;
   int rows;  // of the batch that are left
   MlpSizes s;
-  float squareplus_b;
+  MlpShape shape;
 
   Rows16 left[kBlocks][kLeft];
   Sums16 sums[kBlocks][kSums];
@@ -106,19 +106,19 @@ struct MlpGroup {
   ROWS_INLINE void times_slope(uint activation, thread Sums16& of, float4 y) thread const {
     if (activation == MLP_NONE) return;
     const float4 d = elements(of);
-    set(of, activation == MLP_RELU ? float4(mlp_times_slope(MLP_RELU, 0.0f, d.x, y.x),
-                                            mlp_times_slope(MLP_RELU, 0.0f, d.y, y.y),
-                                            mlp_times_slope(MLP_RELU, 0.0f, d.z, y.z),
-                                            mlp_times_slope(MLP_RELU, 0.0f, d.w, y.w))
-                                   : mlp_times_slope_4(activation, squareplus_b, d, y));
+    set(of, activation == MLP_RELU ? float4(mlp_times_slope(MLP_RELU, shape, d.x, y.x),
+                                            mlp_times_slope(MLP_RELU, shape, d.y, y.y),
+                                            mlp_times_slope(MLP_RELU, shape, d.z, y.z),
+                                            mlp_times_slope(MLP_RELU, shape, d.w, y.w))
+                                   : mlp_times_slope_4(activation, shape, d, y));
   }
   ROWS_INLINE void activate(uint activation, thread Sums16& of) thread {
     if (activation == MLP_NONE) return;
     const float4 x = elements(of);
     set(of, activation == MLP_RELU
-                ? float4(mlp_activated(MLP_RELU, 0.0f, x.x), mlp_activated(MLP_RELU, 0.0f, x.y),
-                         mlp_activated(MLP_RELU, 0.0f, x.z), mlp_activated(MLP_RELU, 0.0f, x.w))
-                : mlp_activated_4(activation, squareplus_b, x));
+                ? float4(mlp_activated(MLP_RELU, shape, x.x), mlp_activated(MLP_RELU, shape, x.y),
+                         mlp_activated(MLP_RELU, shape, x.z), mlp_activated(MLP_RELU, shape, x.w))
+                : mlp_activated_4(activation, shape, x));
   }
   ROWS_INLINE void join() thread {
     ROWS_UNROLL

@@ -57,7 +57,7 @@ template <typename T, int W>
   group.lane = lane;
   group.rows = int(params.rows - at);
   group.s = s;
-  group.squareplus_b = params.squareplus_b;
+  group.shape = mlp_shape(params);
   group.first_layer(x + row * long(s.inputs));
   group.end_layer(nullptr);
   for (uint layer = 1; layer + 1 < s.n_layers; ++layer) {
@@ -97,7 +97,7 @@ template <typename T, int W>
   group.lane = lane;
   group.rows = int(params.rows - at);
   group.s = s;
-  group.squareplus_b = params.squareplus_b;
+  group.shape = mlp_shape(params);
   device T* const values = scratch + long(at) * W;  // of layer 0
   group.first_layer(x + row * long(s.inputs));
   group.end_layer(values);

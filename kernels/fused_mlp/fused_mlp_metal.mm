@@ -36,7 +36,7 @@ class Launcher {
       : plan(call), call_(call), x_(x), weights_(weights) {
     params.sizes = plan.sizes();
     params.n_weights = static_cast<uint32_t>(plan.n_weights());
-    params.squareplus_b = plan.squareplus_b;
+    params.shape = plan.shape;
   }
 
   Status Allocate() {

@@ -53,12 +53,18 @@ y_0 = x, y_l+1 = activation(y_l W_l + b_l). Sums are float32; each layer's resul
     .Attr("n_outputs: int", "Columns of the result, 1 to 128.", Between(1, MLP_MOST_COLUMNS))
     .Attr("n_neurons: int = 64", "Columns of the hidden layers: 16, 32, 64 or 128.")
     .Attr("n_hidden_layers: int = 2", "1 to 8.", Between(1, MLP_MOST_HIDDEN))
-    .Attr("activation: {'none', 'relu', 'exponential', 'sigmoid', 'squareplus'} = 'relu'",
-          "Activation of the hidden layers.")
-    .Attr("output_activation: {'none', 'relu', 'exponential', 'sigmoid', 'squareplus'} = 'none'")
+    .Attr(
+        "activation: {'none', 'relu', 'exponential', 'sigmoid', 'squareplus', 'leaky_relu', "
+        "'softplus', 'tanh'} = 'relu'",
+        "Activation of the hidden layers.")
+    .Attr(
+        "output_activation: {'none', 'relu', 'exponential', 'sigmoid', 'squareplus', 'leaky_relu', "
+        "'softplus', 'tanh'} = 'none'")
     .Attr("use_bias: bool = false")
     .Attr("squareplus_b: float = 4.0", "b of squareplus, (x + sqrt(x^2 + b)) / 2.",
           Between(1e-6, 1e6))
+    .Attr("softplus_beta: float = 1.0", "b of softplus, log(1 + exp(b x)) / b.", Between(1e-3, 1e3))
+    .Attr("negative_slope: float = 0.01", "Slope of leaky_relu below 0.", Between(0, 1))
     .Input("x: T", "[batch, inputs]", "[batch, inputs], with 1 to 128 inputs.")
     .Input(
         "weights: T", "[weights]",
@@ -78,10 +84,16 @@ summed in float32, in an order that depends on the sizes alone.)doc")
     .Attr("n_outputs: int", "", Between(1, MLP_MOST_COLUMNS))
     .Attr("n_neurons: int = 64")
     .Attr("n_hidden_layers: int = 2", "", Between(1, MLP_MOST_HIDDEN))
-    .Attr("activation: {'none', 'relu', 'exponential', 'sigmoid', 'squareplus'} = 'relu'")
-    .Attr("output_activation: {'none', 'relu', 'exponential', 'sigmoid', 'squareplus'} = 'none'")
+    .Attr(
+        "activation: {'none', 'relu', 'exponential', 'sigmoid', 'squareplus', 'leaky_relu', "
+        "'softplus', 'tanh'} = 'relu'")
+    .Attr(
+        "output_activation: {'none', 'relu', 'exponential', 'sigmoid', 'squareplus', 'leaky_relu', "
+        "'softplus', 'tanh'} = 'none'")
     .Attr("use_bias: bool = false")
     .Attr("squareplus_b: float = 4.0", "", Between(1e-6, 1e6))
+    .Attr("softplus_beta: float = 1.0", "", Between(1e-3, 1e3))
+    .Attr("negative_slope: float = 0.01", "", Between(0, 1))
     .Attr("x_gradient: bool = true", "Whether the first output is made.")
     .Input("gradients: T", "any",
            "Gradient of the loss with respect to the outputs, [batch, n_outputs].")

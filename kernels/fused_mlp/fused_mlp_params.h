@@ -16,6 +16,9 @@
 #define MLP_EXPONENTIAL 2
 #define MLP_SIGMOID 3
 #define MLP_SQUAREPLUS 4  // (x + sqrt(x^2 + b)) / 2
+#define MLP_LEAKY_RELU 5  // slope x below 0
+#define MLP_SOFTPLUS 6    // log(1 + exp(beta x)) / beta
+#define MLP_TANH 7
 
 #define MLP_MOST_HIDDEN 8
 #define MLP_MOST_LAYERS (MLP_MOST_HIDDEN + 1)
@@ -40,6 +43,11 @@
 #define MLP_SUM_SIMDGROUPS 8
 #define MLP_TILE_ROWS 32
 #define MLP_TILE_COLUMNS 64
+
+// Numbers of activations.
+struct MlpShape {
+  float squareplus_b, softplus_beta, negative_slope;
+};
 
 struct MlpSizes {
   uint32_t inputs, width, outputs, n_layers, use_bias;
@@ -89,12 +97,12 @@ struct MlpParams {
   uint32_t split;  // rows that are summed to one part of the weights' gradient
   uint32_t n_weights;
   uint32_t x_gradient, adds;
-  float squareplus_b;
+  MlpShape shape;
   MlpSizes sizes;
   uint32_t layer;
   uint32_t first_row;  // of the layer's gradient
 };
-static_assert(sizeof(MlpParams) == 72, "host and shader must agree");
+static_assert(sizeof(MlpParams) == 80, "host and shader must agree");
 
 // Scratch for gradients, each part [chunk, columns]: values of the hidden layers, then gradients of
 // all layers' sums, the last one's columns padded.

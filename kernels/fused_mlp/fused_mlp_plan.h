@@ -16,7 +16,10 @@ inline uint32_t MlpActivation(const std::string& name) {
   if (name == "relu") return MLP_RELU;
   if (name == "exponential") return MLP_EXPONENTIAL;
   if (name == "sigmoid") return MLP_SIGMOID;
-  return name == "squareplus" ? MLP_SQUAREPLUS : MLP_NONE;
+  if (name == "squareplus") return MLP_SQUAREPLUS;
+  if (name == "leaky_relu") return MLP_LEAKY_RELU;
+  if (name == "softplus") return MLP_SOFTPLUS;
+  return name == "tanh" ? MLP_TANH : MLP_NONE;
 }
 
 // fused_mlp_params.h says how weights lie.
@@ -30,7 +33,8 @@ struct MlpPlan {
         use_bias(call.Bool("use_bias")),
         activation(MlpActivation(call.Text("activation"))),
         output_activation(MlpActivation(call.Text("output_activation"))),
-        squareplus_b(call.Float("squareplus_b")) {}
+        shape{call.Float("squareplus_b"), call.Float("softplus_beta"),
+              call.Float("negative_slope")} {}
 
   MlpSizes sizes() const {
     return {static_cast<uint32_t>(inputs), static_cast<uint32_t>(width),
@@ -47,7 +51,7 @@ struct MlpPlan {
   int n_layers;
   bool use_bias;
   uint32_t activation, output_activation;
-  float squareplus_b;
+  MlpShape shape;
 };
 
 }  // namespace metal_ops

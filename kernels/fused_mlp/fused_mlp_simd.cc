@@ -53,10 +53,23 @@ HWY_INLINE VF Activated(DF df, const MlpLayerEnd& end, VF x) {
       return hn::Div(one, hn::Add(one, SafeExp(df, hn::Neg(x))));
     case MLP_SQUAREPLUS: {
       // Below 0 the sum cancels: (x + s) / 2 is b / (2 (s - x)).
-      const VF b = hn::Set(df, end.squareplus_b), size = hn::Abs(x);
+      const VF b = hn::Set(df, end.shape.squareplus_b), size = hn::Abs(x);
       const VF sum = hn::Add(hn::Sqrt(hn::MulAdd(x, x, b)), size);
       const VF below = hn::Div(hn::Mul(half, b), sum);
       return hn::IfThenElse(hn::Lt(x, zero), below, hn::Mul(half, sum));
+    }
+    case MLP_LEAKY_RELU:
+      return hn::IfThenElse(hn::Lt(x, zero), hn::Mul(hn::Set(df, end.shape.negative_slope), x), x);
+    case MLP_SOFTPLUS: {
+      // No exponential of a number above 0, which may overflow.
+      const VF beta = hn::Set(df, end.shape.softplus_beta);
+      const VF e = SafeExp(df, hn::Neg(hn::Mul(beta, hn::Abs(x))));
+      const VF above = hn::IfThenElse(hn::Lt(x, zero), zero, x);
+      return hn::Add(above, hn::Div(SafeLog1p(df, e), beta));
+    }
+    case MLP_TANH: {
+      const VF e = SafeExpm1(df, hn::Mul(hn::Set(df, -2.0f), hn::Abs(x)));
+      return hn::CopySign(hn::Div(hn::Neg(e), hn::Add(hn::Set(df, 2.0f), e)), x);
     }
     default:
       return x;
@@ -75,10 +88,19 @@ HWY_INLINE VF TimesSlope(DF df, const MlpLayerEnd& end, VF d, VF y) {
       return hn::Mul(d, hn::Mul(y, hn::Sub(one, y)));
     case MLP_SQUAREPLUS: {
       // y^2 / (y^2 + b / 4), which neither over- nor underflows so.
-      const VF quarter = hn::Set(df, 0.25f * end.squareplus_b);
+      const VF quarter = hn::Set(df, 0.25f * end.shape.squareplus_b);
       const VF ratio = hn::Div(quarter, hn::Mul(y, y));
       return hn::Div(d, hn::Add(one, ratio));
     }
+    case MLP_LEAKY_RELU:
+      return hn::IfThenElse(hn::Gt(y, hn::Zero(df)), d,
+                            hn::Mul(hn::Set(df, end.shape.negative_slope), d));
+    case MLP_SOFTPLUS: {
+      const VF beta = hn::Set(df, end.shape.softplus_beta);
+      return hn::Mul(hn::Neg(d), SafeExpm1(df, hn::Neg(hn::Mul(beta, y))));
+    }
+    case MLP_TANH:
+      return hn::Mul(d, hn::NegMulAdd(y, y, one));
     default:
       return d;
   }

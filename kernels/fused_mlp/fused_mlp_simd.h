@@ -5,6 +5,7 @@
 
 #include <cstdint>
 
+#include "kernels/fused_mlp/fused_mlp_params.h"
 #include "kernels/simd/float_types.h"
 
 namespace metal_ops {
@@ -12,7 +13,7 @@ namespace metal_ops {
 // An activation, and the type that its values are rounded to.
 struct MlpLayerEnd {
   uint32_t activation;  // MLP_...
-  float squareplus_b;
+  MlpShape shape;
   FloatType type;
 };
 

@@ -1,4 +1,6 @@
-"""Reads tiny-cuda-nn's JSON configuration of a grid encoding: `HashGrid.from_tcnn`, `HashEncoding.from_tcnn`."""
+"""Reads tiny-cuda-nn's JSON configurations: of a grid encoding for `HashGrid.from_tcnn` and `HashEncoding.from_tcnn`,
+and of a network for `FusedMLP.from_tcnn`.
+"""
 
 from __future__ import annotations
 
@@ -21,8 +23,41 @@ SPELLING = {
         "Linear",
         "Smoothstep",
         "CoherentPrime",
+        "FullyFusedMLP",
+        "CutlassMLP",
+        "None",
+        "ReLU",
+        "LeakyReLU",
+        "Exponential",
+        "Sine",
+        "Sigmoid",
+        "Squareplus",
+        "Softplus",
+        "Tanh",
     )
 }
+NETWORKS = {"fullyfusedmlp": "", "megakernelmlp": "", "cutlassmlp": ""}
+# Names in lower case, and the layer's.
+ACTIVATIONS = {
+    "none": "none",
+    "relu": "relu",
+    "leakyrelu": "leaky_relu",
+    "exponential": "exponential",
+    "sine": "sine",
+    "sigmoid": "sigmoid",
+    "squareplus": "squareplus",
+    "softplus": "softplus",
+    "tanh": "tanh",
+}
+KNOWN_OF_NETWORKS = {
+    "otype",
+    "activation",
+    "output_activation",
+    "n_neurons",
+    "n_hidden_layers",
+    "feedback_alignment",
+}
+ACTIVATION_STEEPNESS = 10  # K_ACT there: squareplus and softplus are those of 10 x, divided by 10
 DENSE_FINEST = 256  # the default size of a dense grid
 KNOWN = {
     "otype", "type", "n_levels", "n_features", "n_grid_features", "n_features_per_level", "log2_hashmap_size",
@@ -41,21 +76,7 @@ def grid_arguments(config: dict[str, Any] | str, n_dims: int | None) -> dict[str
       TypeError: The configuration is not a dict or the JSON text of one.
       ValueError: It asks for a feature that HashGrid does not have, or has a field that is not known.
     """
-    if isinstance(config, str):
-        try:
-            config = json.loads(config)
-        except json.JSONDecodeError as error:
-            raise ValueError(
-                f"[from_tcnn] config: expected JSON, got text that is not ({error}). Read a file with "
-                "json.load and give what it returns."
-            ) from None
-    if isinstance(config, dict) and "encoding" in config and "otype" not in config:
-        config = config["encoding"]
-    if not isinstance(config, dict):
-        raise TypeError(
-            f"[from_tcnn] config: expected a dict or its JSON text, got {type(config).__name__}."
-        )
-
+    config = _section(config, "encoding")
     otype = _one_of(config, "otype", "Grid", OTYPES, {
         "composite": "Make one encoding for each of its parts and concatenate their features.",
         "frequency": "Use metal_ops.frequency_encode.",
@@ -71,11 +92,7 @@ def grid_arguments(config: dict[str, Any] | str, n_dims: int | None) -> dict[str
     for switch in ("stochastic_interpolation", "fixed_point_pos"):
         if config.get(switch):
             raise ValueError(f"[from_tcnn] {switch}: expected false, got true. Leave it out.")
-    if unknown := set(config) - KNOWN:
-        raise ValueError(
-            f"[from_tcnn] unknown field{'s' * (len(unknown) > 1)} {', '.join(sorted(unknown))}: expected some of "
-            f"{', '.join(sorted(KNOWN))}. Remove what is misspelt or not of a grid encoding."
-        )
+    _check_known(config, KNOWN, "a grid encoding")
 
     features = config.get("n_features_per_level", 2)
     total = config.get("n_features", config.get("n_grid_features"))
@@ -112,6 +129,62 @@ def grid_arguments(config: dict[str, Any] | str, n_dims: int | None) -> dict[str
         "interpolation": INTERPOLATIONS[interpolation],
         "kind": TYPES[kind],
     }
+
+
+def network_arguments(config: dict[str, Any] | str) -> dict[str, Any]:
+    """Translates tiny-cuda-nn's configuration of a network into FusedMLP's arguments; defaults are tiny-cuda-nn's.
+
+    Raises:
+      TypeError: The configuration is not a dict or the JSON text of one.
+      ValueError: It asks for a feature that FusedMLP does not have, or has a field that is not known.
+    """
+    config = _section(config, "network")
+    _one_of(config, "otype", "MLP", {**NETWORKS, "mlp": ""}, {
+        "cutlassresnet": "It has residual blocks: build it of Dense layers.",
+    })  # fmt: skip
+    names = [
+        ACTIVATIONS[_one_of(config, field, default, ACTIVATIONS, {})]
+        for field, default in (("activation", "ReLU"), ("output_activation", "None"))
+    ]
+    if config.get("feedback_alignment"):
+        raise ValueError("[from_tcnn] feedback_alignment: expected false, got true. Leave it out.")
+    _check_known(config, KNOWN_OF_NETWORKS, "a network")
+    return {
+        "activation": names[0],
+        "output_activation": names[1],
+        "n_neurons": config.get("n_neurons", 128),
+        "n_hidden_layers": config.get("n_hidden_layers", 5),
+        "squareplus_b": 4.0 / ACTIVATION_STEEPNESS**2,
+        "softplus_beta": float(ACTIVATION_STEEPNESS),
+        "negative_slope": 0.01,
+    }
+
+
+def _section(config: Any, name: str) -> dict[str, Any]:
+    """The configuration, or the named part of a whole one."""
+    if isinstance(config, str):
+        try:
+            config = json.loads(config)
+        except json.JSONDecodeError as error:
+            raise ValueError(
+                f"[from_tcnn] config: expected JSON, got text that is not ({error}). Read a file with "
+                "json.load and give what it returns."
+            ) from None
+    if isinstance(config, dict) and name in config and "otype" not in config:
+        config = config[name]
+    if not isinstance(config, dict):
+        raise TypeError(
+            f"[from_tcnn] config: expected a dict or its JSON text, got {type(config).__name__}."
+        )
+    return config
+
+
+def _check_known(config: dict[str, Any], known: set[str], kind: str) -> None:
+    if unknown := set(config) - known:
+        raise ValueError(
+            f"[from_tcnn] unknown field{'s' * (len(unknown) > 1)} {', '.join(sorted(unknown))}: expected some of "
+            f"{', '.join(sorted(known))}. Remove what is misspelt or not of {kind}."
+        )
 
 
 def _one_of(

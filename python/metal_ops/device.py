@@ -45,7 +45,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from metal_ops import _fallback
+from metal_ops import _fallback, _log_level
 from metal_ops._keras_on_metal import teach_keras
 from metal_ops._library import build_info
 from metal_ops._placement import Copy, Report, report
@@ -261,6 +261,7 @@ def _load_own() -> tuple[Device, ...]:
         _check_objective_c()
     import tensorflow as tf
 
+    _log_level.follow(tf.sysconfig.get_lib())
     if not _found_by_tensorflow():
         _check_tensorflow(tf)
         # The only way to have TensorFlow look for devices again after they have been listed; no public name exists.

@@ -53,6 +53,18 @@ def test_nothing_is_loaded_unless_asked():
     assert "call metal_ops.device.load() first" in out
 
 
+def test_nothing_is_said_at_log_level_3():
+    program = """
+        import tensorflow as tf
+        from metal_ops import device
+        device.load()
+        with tf.device("GPU:0"):
+            print(int(tf.reduce_sum(tf.ones([3]))))
+    """
+    process = Process("-c", textwrap.dedent(program), TF_CPP_MIN_LOG_LEVEL="3")
+    assert process.finish(600) == (0, "3\n", "")
+
+
 def test_load_twice_and_from_many_threads():
     out = run("""
         import threading

@@ -152,11 +152,30 @@ def test_wrong_arguments():
 def test_repr_and_json():
     found = fusion.explain(block, tf.TensorSpec([None, 5, 5, 4]))
     lines = repr(found).splitlines()
-    assert lines[0].startswith("block: 1 of 2 candidates fused, ")
+    assert lines[0] == "block: 1 of 2 candidates fused: 2 nodes became 1 MetalFusedConv2D"
     assert any("first" in line and "MetalFusedConv2D[Relu]" in line for line in lines)
     assert any(line.startswith("second") and "The function returns" in line for line in lines)
     assert fusion.Explanation.from_json(found.to_json()) == found
     assert all(len(line) <= 180 for line in lines)
+
+
+def test_names_and_reasons_are_whole():
+    """Of all readers, and of all patterns that were nearly one; the last op of a chain has a reason, too."""
+    long = "/".join(["a_model_with_a_long_name"] * 4)
+
+    def many(x):
+        with tf.name_scope(long):
+            y = tf.nn.conv2d(x, W, 1, "SAME", name="conv")
+        return tf.nn.relu(y), tf.tanh(y), tf.exp(y), tf.sin(y), tf.cos(y)
+
+    found = fusion.explain(many, X)
+    (missed,) = found.missed
+    assert "has 5 consumers" in missed.reason and "Cos" in missed.reason
+    assert "..." not in missed.reason
+    assert f"{long}/conv" in repr(found).splitlines()  # on a line of its own
+    chained = fusion.explain(lambda x: tf.nn.relu(tf.nn.conv2d(x, W, 1, "SAME")), X)
+    assert chained.fused[0].reason.endswith("(Relu) is the last op that can be fused.")
+    assert not chained.fused[0].condition
 
 
 def test_save(tmp_path: Path):

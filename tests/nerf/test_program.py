@@ -92,6 +92,10 @@ def test_eval_and_render(finished, tmp_path, capsys):
     assert nerf("render", finished, "--what", "views", "--out", tmp_path / "views") == 0
     pictures = sorted((tmp_path / "views").iterdir())
     assert len(pictures) == 12 and Image.open(pictures[0]).mode == "RGBA"
+    of_training = (finished / "turntable.gif").read_bytes()
+    assert nerf("render", finished, "--frames", 1, "--size", 8) == 0
+    assert (finished / "turntable.gif").read_bytes() == of_training
+    (finished / "render.gif").unlink()
 
 
 def test_resume_goes_on_and_refuses_a_used_up_budget(finished, tmp_path, capsys):

@@ -4,7 +4,21 @@ from __future__ import annotations
 
 import numpy as np
 
-ACTIVATIONS = ("none", "relu", "exponential", "sigmoid", "squareplus")
+ACTIVATIONS = (
+    "none",
+    "relu",
+    "leaky_relu",
+    "exponential",
+    "sine",
+    "sigmoid",
+    "squareplus",
+    "softplus",
+    "tanh",
+)
+BETA, LEAK = (
+    10.0,
+    0.125,
+)  # of softplus and leaky_relu; not the defaults, which might be taken for them
 
 
 def activate(name: str, v: np.ndarray, b: float = 4.0) -> np.ndarray:
@@ -14,6 +28,14 @@ def activate(name: str, v: np.ndarray, b: float = 4.0) -> np.ndarray:
         return np.exp(v)
     if name == "sigmoid":
         return 1 / (1 + np.exp(-v))
+    if name == "leaky_relu":
+        return np.where(v > 0, v, LEAK * v)
+    if name == "sine":
+        return np.sin(v)
+    if name == "softplus":
+        return np.logaddexp(BETA * v, 0) / BETA
+    if name == "tanh":
+        return np.tanh(v)
     return (v + np.sqrt(v * v + b)) / 2 if name == "squareplus" else v
 
 
@@ -25,6 +47,14 @@ def slope(name: str, v: np.ndarray, b: float = 4.0) -> np.ndarray:
         return np.exp(v)
     if name == "sigmoid":
         return np.exp(-np.abs(v)) / (1 + np.exp(-np.abs(v))) ** 2
+    if name == "leaky_relu":
+        return np.where(v > 0, 1.0, LEAK)
+    if name == "sine":
+        return np.cos(v)
+    if name == "softplus":
+        return np.exp(-np.logaddexp(-BETA * v, 0))
+    if name == "tanh":
+        return np.cosh(np.clip(v, -300, 300)) ** -2
     return (1 + v / np.sqrt(v * v + b)) / 2 if name == "squareplus" else np.ones_like(v)
 
 

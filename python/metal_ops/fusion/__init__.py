@@ -17,10 +17,10 @@ Example:
   >>> x, w, b = tf.ones([2, 3]), tf.ones([3, 4]), tf.ones([4])
   >>> with metal_ops.fusion.enabled(cpu=True):
   ...     print(metal_ops.fusion.explain(layer, x, w, b))
-  <lambda>: 1 of 1 candidates fused, 8 nodes became 6
+  <lambda>: 1 of 1 candidates fused: 3 nodes became 1 MetalFusedMatMul
   <BLANKLINE>
   fused   into                             chain ends because
-  MatMul  MetalFusedMatMul[BiasAdd, Relu]
+  MatMul  MetalFusedMatMul[BiasAdd, Relu]  'Relu' (Relu) is the last op that can be fused.
 """
 
 from metal_ops.fusion._explain import explain

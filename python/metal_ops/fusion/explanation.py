@@ -6,8 +6,11 @@ from __future__ import annotations
 import dataclasses
 import json
 import textwrap
+from collections import Counter
 from pathlib import Path
 from typing import Any
+
+_WIDEST = 48  # characters of a column of names
 
 __all__ = ["Explanation", "Fusion", "Miss", "Node"]
 
@@ -142,8 +145,11 @@ class Explanation:
     def __repr__(self) -> str:
         candidates = len(self.fused) + len(self.missed)
         lines = [f"{self.function}: {len(self.fused)} of {candidates} candidates fused"]
-        if len(self.before) != len(self.after):
-            lines[0] += f", {len(self.before)} nodes became {len(self.after)}"
+        if self.fused:
+            # Not by the lengths of the graphs: nodes that others wait for leave a NoOp, and helpers come in.
+            nodes = len({name for fusion in self.fused for name in fusion.removed})
+            kinds = Counter(fusion.fused_op for fusion in self.fused).most_common()
+            lines[0] += f": {nodes} nodes became {', '.join(f'{n} {op}' for op, n in kinds)}"
         if self.fused:
             lines += ["", *_table(("fused", "into", "chain ends because"), self._fused_rows())]
         if self.missed:
@@ -164,17 +170,19 @@ class Explanation:
 
 
 def _table(head: tuple[str, ...], rows: list[tuple[str, ...]], last_width: int = 72) -> list[str]:
-    """Aligned columns, the last one wrapped; a name longer than 48 characters keeps its end."""
-
-    def short(text: str) -> str:
-        return text if len(text) <= 48 else "..." + text[-45:]
-
-    rows = [(*map(short, row[:-1]), row[-1]) for row in [head, *rows]]
-    widths = [max(len(row[i]) for row in rows) for i in range(len(head) - 1)]
+    """Aligned columns, the last one wrapped; a name longer than its column has a line of its own."""
+    rows = [head, *rows]
+    widths = [min(max(len(row[i]) for row in rows), _WIDEST) for i in range(len(head) - 1)]
     lines = []
     for row in rows:
-        left = "  ".join(cell.ljust(width) for cell, width in zip(row[:-1], widths, strict=True))
-        wrapped = textwrap.wrap(row[-1], last_width) or [""]
-        lines.append(f"{left}  {wrapped[0]}".rstrip())
-        lines += [" " * (len(left) + 2) + more for more in wrapped[1:]]
+        left = ""
+        for place, (cell, width) in enumerate(zip(row[:-1], widths, strict=True)):
+            left += cell.ljust(width) + "  "
+            if len(cell) > width:
+                lines.append(left.rstrip())
+                left = " " * sum(each + 2 for each in widths[: place + 1])
+        # Not within a name, which is to be searched for.
+        wrapped = textwrap.wrap(row[-1], last_width, break_long_words=False) or [""]
+        lines.append((left + wrapped[0]).rstrip())
+        lines += [" " * len(left) + more for more in wrapped[1:]]
     return lines

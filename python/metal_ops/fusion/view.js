@@ -1,7 +1,7 @@
 // The fusion view: two layered graphs, before and after, linked by the fusions. No library, no network.
 "use strict";
 
-const WIDTH = 156, HEIGHT = 42, GAP_X = 22, GAP_Y = 34, SWEEPS = 12, LONGEST_ROUTED = 14, COLOURS = 8;
+const WIDTH = 156, HEIGHT = 54, GAP_X = 22, GAP_Y = 22, SWEEPS = 12, LONGEST_ROUTED = 14, COLOURS = 8;
 const data = JSON.parse(document.getElementById("data").textContent);
 const $ = (id) => document.getElementById(id);
 
@@ -164,7 +164,15 @@ function partner(node) {
   return graphs[other].byName.get(node.name);
 }
 const colour = (f) => `--f: var(--f${f % COLOURS})`;
-const shortened = (text, most) => text.length > most ? `…${text.slice(1 - most)}` : text;
+// A name in lines of a box, broken behind a slash or a space where there is one; only one of more than three keeps its end alone.
+function lines3(text) {
+  const most = 28, lines = [];
+  for (const part of text.split(/(?<=[/ ])/)) {
+    if (lines.length && lines[lines.length - 1].length + part.length <= most) { lines[lines.length - 1] += part; continue; }
+    for (let at = 0; at < part.length; at += most) lines.push(part.slice(at, at + most));
+  }
+  return lines.length > 3 ? [`…${lines[lines.length - 3].slice(1)}`, ...lines.slice(-2)] : lines;
+}
 
 // ---- a pane: one graph that can be moved and zoomed -----------------------------------------------------------------
 
@@ -201,7 +209,8 @@ class Pane {
       node.box = element("svg:g", { class: `node${node.missed ? " miss" : ""}${node.weight ? " weight" : ""}`, transform: `translate(${node.x.toFixed(1)},${node.y.toFixed(1)})`, "data-name": node.name, "data-f": inRegion ? node.f : undefined, style: inRegion ? colour(node.f) : undefined },
         element("svg:title", {}, `${node.op}\n${node.name}`),
         element("svg:rect", { x: -WIDTH / 2, y: -HEIGHT / 2, width: WIDTH, height: HEIGHT }),
-        element("svg:text", { y: -2 }, shortened(node.op, 20)), element("svg:text", { class: "sub", y: 13 }, shortened(sub, 23)));
+        element("svg:text", { y: -12, style: node.op.length > 20 ? `font-size: ${(12.5 * 20 / node.op.length).toFixed(1)}px` : undefined }, node.op),
+        ...lines3(sub).map((line, i) => element("svg:text", { class: "sub", y: 1 + 11 * i }, line)));
       node.box.__node = node;
       boxes.append(node.box);
       if (inRegion) bands.append(element("svg:rect", { class: "band node-band", x: node.x - WIDTH / 2 - 8, y: node.y - HEIGHT / 2 - 7, width: WIDTH + 16, height: HEIGHT + 14, rx: 10, style: colour(node.f), "data-f": node.f }));
@@ -427,7 +436,7 @@ function select(node, bring = false) {
 function fillLists() {
   data.fused.forEach((fusion, f) => {
     const item = element("li", { "data-f": f, style: colour(f), tabindex: 0 },
-      element("div", {}, element("span", { class: "op" }, fusion.fused_op.replace(/^Metal/, "")), " ", element("span", { class: "chain" }, fusion.fused_ops.join(" · "))), element("div", { class: "name" }, fusion.node));
+      element("div", {}, element("span", { class: "op" }, fusion.fused_op.replace(/^Metal/, "")), " ", element("span", { class: "chain" }, fusion.fused_ops.join(" · "))), element("div", { class: "name" }, fusion.node), element("div", { class: "chain" }, fusion.reason));
     item.onclick = () => { const node = graphs.before.byName.get(fusion.root); if (node) select(node, true); };
     item.onmouseenter = () => heat(f);
     item.onmouseleave = () => heat(undefined);
@@ -448,8 +457,13 @@ function fillLists() {
   $("tab-fused").onclick = () => tab("fused");
   $("tab-missed").onclick = () => tab("missed");
   tab(data.fused.length || !data.missed.length ? "fused" : "missed");
-  const [b, a] = [data.before, data.after].map((nodes) => nodes.filter((node) => !node.weight).length), plural = (n, word) => `${n} ${word}${n === 1 ? "" : "s"}`;
-  $("summary").textContent = `${plural(data.fused.length, "fusion")}, ${plural(b - a, "node")} fewer, ${plural(data.missed.length, "candidate")} not fused`;
+  const plural = (n, word) => `${n} ${word}${n === 1 ? "" : "s"}`, kinds = new Map();
+  for (const fusion of data.fused) kinds.set(fusion.fused_op, (kinds.get(fusion.fused_op) ?? 0) + 1);
+  const each = [...kinds].sort((a, b) => b[1] - a[1]).map(([op, n]) => `${n} ${op}`).join(", ");
+  const gone = new Set(data.fused.flatMap((fusion) => fusion.removed)).size;
+  const became = data.fused.length ? `: ${plural(gone, "node")} became ${each}` : "";
+  $("summary").textContent = `${plural(data.fused.length, "fusion")}, ${plural(data.missed.length, "candidate")} not fused${became}`;
+  $("summary").title = $("summary").textContent;
 }
 
 let found = [], at = 0;

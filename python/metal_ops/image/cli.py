@@ -25,6 +25,7 @@ from metal_ops.programs.command import (
 )
 from metal_ops.programs.errors import CheckpointError, ProgramError, short
 from metal_ops.programs.hash_field import add_field, add_number, field_of
+from metal_ops.programs.telling import loading, phase
 
 from .config import LIMITS, ModelConfig, TrainConfig
 
@@ -151,8 +152,9 @@ def _add_render(commands: Any) -> None:
 def _load(data: str | None, console: Console) -> Picture:
     from . import picture
 
-    with console.status("reading the picture"):
+    with phase(console, "reading the picture"):
         found = picture.load(data)
+    loading(console)
     console.print(
         f"Picture {found.name}: {found.width} x {found.height} pixels.",
         highlight=False,
@@ -196,6 +198,7 @@ def _fit_of(
     from metal_ops.programs.records import configs_from, data_from, with_budget
 
     header, arrays, where = checkpoint.load_run(folder, "image")
+    loading(console)
     from .train import ImageFit
 
     model, train = configs_from(header, where, ModelConfig, TrainConfig)
@@ -236,7 +239,8 @@ def _eval(arguments: argparse.Namespace) -> int:
     fit, _ = _fit_of(arguments, arguments.folder, console)
     from .train import every_pixel
 
-    psnr, pixels = every_pixel(fit)
+    with phase(console, "measuring every pixel"):
+        psnr, pixels = every_pixel(fit)
     write_json(arguments.folder / "eval.json", {"psnr": psnr, "pixels": pixels, "steps": fit.step})
     console.print(f"{psnr:.2f} dB, of {pixels:,} pixels.", highlight=False)
     console.print(f"Written: {arguments.folder}/eval.json", highlight=False, soft_wrap=True)
@@ -268,6 +272,7 @@ def _render(arguments: argparse.Namespace) -> int:
         raise ProgramError(
             f"--size: {size[0]} x {size[1]} pixels are more than {MOST_PIXELS}; give a smaller one, or a --part."
         )
+    loading(console)
     use_device(arguments, console)
     from .model import ImageField
     from .train import compiled, render
@@ -276,6 +281,7 @@ def _render(arguments: argparse.Namespace) -> int:
     take_state(field.state(), arrays, where)
     longest = max(whole_width, whole_height)
     part = (left / longest, top / longest, width / longest, height / longest)
-    pictures.save(target, render(compiled(field), *size, part))
+    with phase(console, f"rendering {size[0]} x {size[1]} pixels"):
+        pictures.save(target, render(compiled(field), *size, part))
     console.print(f"Written: {target}", highlight=False, soft_wrap=True)
     return 0

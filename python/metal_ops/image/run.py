@@ -12,6 +12,7 @@ from rich.console import Console
 from metal_ops.programs import fitting, pictures
 from metal_ops.programs.command import CHECKPOINT_EVERY
 from metal_ops.programs.files import write_json
+from metal_ops.programs.telling import Whole, phase
 
 from .train import ImageFit, every_pixel
 
@@ -38,14 +39,16 @@ def fit_run(
       The exit code: 0, or 130 after Ctrl-C.
     """
     name = fit.picture_of.name
-    interrupted = fitting.run(fit, folder, origin_of(data, fit), console, name, checkpoint_every)
-    psnr, pixels = every_pixel(fit, _MOST_SCORED)
+    whole, origin = Whole(console, fit.seconds), origin_of(data, fit)
+    interrupted = fitting.run(fit, folder, origin, console, name, checkpoint_every, whole)
+    with phase(console, "measuring"):
+        psnr, pixels = every_pixel(fit, _MOST_SCORED)
     picture = fit.picture_of
     write_json(
         folder / "metrics.json",
         {
             "picture": name,
-            **origin_of(data, fit),
+            **origin,
             "psnr": psnr,
             "psnr_pixels": pixels,
             "steps": fit.step,
@@ -62,7 +65,7 @@ def fit_run(
     pictures.curve(folder / "psnr.png", fit.history, "psnr", "PSNR, dB", title)
     compare(folder / "comparison.png", fit)
     console.print(
-        f"{fit.step} steps in {fit.seconds:.1f} s of training: {psnr:.2f} dB, {fit.n_parameters():,} parameters for "
+        f"{fit.step} steps in {whole.words(fit.seconds)}: {psnr:.2f} dB, {fit.n_parameters():,} parameters for "
         f"{3 * picture.width * picture.height:,} values.",
         highlight=False,
         soft_wrap=True,

@@ -8,6 +8,7 @@ import keras
 import tensorflow as tf
 
 from metal_ops import _keras
+from metal_ops.layers._attention_masks import next_seed
 from metal_ops.ops.attention import MOST_SIZE, scaled_dot_product_attention
 
 _keras.require_tensorflow_backend()
@@ -82,14 +83,10 @@ class Attention(keras.layers.Attention):
             causal=use_causal_mask and equal,
             scale=1.0,
             dropout=self.dropout if drops else 0.0,
-            seed=self._next_seed() if drops else None,
+            seed=next_seed(self.seed_generator) if drops else None,
         )[:, 0]
         if query_mask is None:
             return outputs
         return tf.where(
             tf.cast(query_mask, tf.bool)[..., None], outputs, tf.zeros([], outputs.dtype)
         )
-
-    def _next_seed(self) -> tf.Tensor:
-        """A seed from the generator that Keras' own dropout would take it from."""
-        return tf.bitcast(tf.cast(self.seed_generator.next(), tf.uint32), tf.int32)

@@ -8,11 +8,11 @@ import keras
 import tensorflow as tf
 
 from metal_ops import _keras
+from metal_ops._tcnn import network_arguments
 from metal_ops.ops import _arguments
 from metal_ops.ops.fused_mlp import (
     MOST_COLUMNS,
     MOST_HIDDEN,
-    WIDTHS,
     activation_name,
     fused_mlp,
 )
@@ -32,13 +32,16 @@ class FusedMLP(keras.layers.Layer):
 
     Args:
       units: Outputs, 1 to 128.
-      n_neurons: Width of the hidden layers: 16, 32, 64 or 128.
+      n_neurons: Width of the hidden layers, 1 to 128. Others than 16, 32, 64 and 128 take the time of the next one.
       n_hidden_layers: 1 to 8.
-      activation: Activation of the hidden layers: "relu", "exponential", "sigmoid", "squareplus" or "none" ("linear",
-          None).
+      activation: Activation of the hidden layers, one of tiny-cuda-nn's: "relu", "leaky_relu", "exponential", "sine",
+        "sigmoid", "squareplus", "softplus", "tanh" or "none" ("linear", None). With "sine" stock ops compute
+        the layers one by one.
       output_activation: Activation of the last layer, one of the same.
       use_bias: Whether there are biases; instant-ngp has none.
       squareplus_b: b of squareplus, (x + sqrt(x^2 + b)) / 2.
+      softplus_beta: b of softplus, log(1 + exp(b x)) / b.
+      negative_slope: The slope of leaky_relu below 0; Keras' own function has 0.2.
       kernel_initializer: Initializer of the matrices.
       bias_initializer: Initializer of the biases.
       seed: An integer for reproducible matrices; None to follow `keras.utils.set_random_seed`.
@@ -73,12 +76,14 @@ class FusedMLP(keras.layers.Layer):
         kernel_initializer: Any = "glorot_uniform",
         bias_initializer: Any = "zeros",
         seed: int | None = None,
+        softplus_beta: float = 1.0,
+        negative_slope: float = 0.01,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         op = "FusedMLP"
         self.units = _number(op, "units", units, range(1, MOST_COLUMNS + 1))
-        self.n_neurons = _number(op, "n_neurons", n_neurons, WIDTHS)
+        self.n_neurons = _number(op, "n_neurons", n_neurons, range(1, MOST_COLUMNS + 1))
         self.n_hidden_layers = _number(
             op, "n_hidden_layers", n_hidden_layers, range(1, MOST_HIDDEN + 1)
         )
@@ -86,12 +91,37 @@ class FusedMLP(keras.layers.Layer):
         self.output_activation = activation_name(op, "output_activation", output_activation)
         self.use_bias = _arguments.flag(op, "use_bias", use_bias)
         self.squareplus_b = _arguments.number(op, "squareplus_b", squareplus_b)
+        self.softplus_beta = _arguments.number(op, "softplus_beta", softplus_beta)
+        self.negative_slope = _arguments.number(op, "negative_slope", negative_slope)
         self.kernel_initializer = keras.initializers.get(kernel_initializer)
         self.bias_initializer = keras.initializers.get(bias_initializer)
         self.seed = None if seed is None else _arguments.integer(op, "seed", seed)
         _keras.require_float_policy(op, self)
         self.supports_jit = False
+        self.supports_masking = True
         self.input_spec = keras.layers.InputSpec(min_ndim=1)
+
+    @classmethod
+    def from_tcnn(cls, config: dict[str, Any] | str, units: int, **kwargs: Any) -> FusedMLP:
+        """The layer that a JSON configuration of tiny-cuda-nn describes: `FullyFusedMLP` or `CutlassMLP`.
+
+        Args:
+          config: The configuration of a network, or a whole one that has it under "network".
+          units: Outputs, tiny-cuda-nn's `n_output_dims`.
+          **kwargs: `seed`, initializers, `use_bias` (False unless given: networks there have no biases), and Keras'
+            arguments (name, dtype, trainable). tiny-cuda-nn computes in float16; so does this with
+            dtype="mixed_float16".
+
+        Raises:
+          TypeError: The configuration is not a dict or the JSON text of one.
+          ValueError: It asks for a feature that the layer does not have, or has a field that is not known.
+
+        Example:
+          >>> config = {"otype": "FullyFusedMLP", "activation": "Softplus", "n_neurons": 64, "n_hidden_layers": 2}
+          >>> metal_ops.layers.FusedMLP.from_tcnn(config, units=3)(tf.zeros([5, 32])).shape
+          TensorShape([5, 3])
+        """
+        return cls(units, **{"use_bias": False, **network_arguments(config), **kwargs})
 
     def build(self, input_shape: Any) -> None:
         inputs = input_shape[-1]
@@ -138,6 +168,8 @@ class FusedMLP(keras.layers.Layer):
             activation=self.activation,
             output_activation=self.output_activation,
             squareplus_b=self.squareplus_b,
+            softplus_beta=self.softplus_beta,
+            negative_slope=self.negative_slope,
         )
 
     def compute_output_shape(self, input_shape: Any) -> tuple[int | None, ...]:
@@ -156,19 +188,18 @@ class FusedMLP(keras.layers.Layer):
             "output_activation": self.output_activation,
             "use_bias": self.use_bias,
             "squareplus_b": self.squareplus_b,
+            "softplus_beta": self.softplus_beta,
+            "negative_slope": self.negative_slope,
             "kernel_initializer": keras.initializers.serialize(self.kernel_initializer),
             "bias_initializer": keras.initializers.serialize(self.bias_initializer),
             "seed": self.seed,
         }
 
 
-def _number(op: str, argument: str, value: Any, allowed: range | tuple[int, ...]) -> int:
+def _number(op: str, argument: str, value: Any, allowed: range) -> int:
     number = _arguments.integer(op, argument, value)
     if number not in allowed:
-        words = (
-            f"{allowed[0]} to {allowed[-1]}"
-            if isinstance(allowed, range)
-            else ", ".join(map(str, allowed[:-1])) + f" or {allowed[-1]}"
+        raise ValueError(
+            f"[{op}] {argument}: expected {allowed[0]} to {allowed[-1]}, got {number}."
         )
-        raise ValueError(f"[{op}] {argument}: expected {words}, got {number}.")
     return number

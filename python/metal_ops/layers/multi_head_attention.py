@@ -8,6 +8,7 @@ import keras
 import tensorflow as tf
 
 from metal_ops import _keras
+from metal_ops.layers._attention_masks import next_seed, seen_keys
 from metal_ops.ops.attention import MOST_SIZE, scaled_dot_product_attention
 
 _keras.require_tensorflow_backend()
@@ -85,28 +86,16 @@ class MultiHeadAttention(keras.layers.MultiHeadAttention):
                 use_causal_mask=use_causal_mask,
             )
         key = value if key is None else key
-        equal = key is query or (key.shape[1] == query.shape[1] is not None)
-        mask, window = (
-            _and(
-                None if query_mask is None else tf.cast(query_mask, tf.bool)[:, None, :, None],
-                None if value_mask is None else tf.cast(value_mask, tf.bool)[:, None, None],
-                None if key_mask is None else tf.cast(key_mask, tf.bool)[:, None, None],
-                None if attention_mask is None else _with_heads(tf.cast(attention_mask, tf.bool)),
-            ),
-            None,
+        seen = seen_keys(
+            query,
+            key,
+            query_mask=query_mask,
+            value_mask=value_mask,
+            key_mask=key_mask,
+            attention_mask=attention_mask,
+            causal=use_causal_mask,
+            beside=getattr(self, "_sliding_window", None),  # not in Keras before 3.14
         )
-        beside = getattr(self, "_sliding_window", None)  # not in Keras before 3.14
-        if equal:
-            if beside is not None:
-                window = (beside - 1, beside - 1)
-        elif use_causal_mask or beside is not None:
-            # Keras counts from the first key, the op from the last one.
-            behind = tf.range(tf.shape(key)[1]) - tf.range(tf.shape(query)[1])[:, None]
-            mask = _and(
-                mask,
-                behind <= 0 if use_causal_mask else None,
-                None if beside is None else tf.abs(behind) < beside,
-            )
         gate = self._gate_dense(query) if getattr(self, "_use_gate", False) else None
         drops = bool(training) and self.dropout > 0
         q, k, v = (
@@ -121,30 +110,9 @@ class MultiHeadAttention(keras.layers.MultiHeadAttention):
             q,
             k,
             v,
-            mask=mask,
-            causal=use_causal_mask and equal,
-            window=window,
+            **seen,
             dropout=self.dropout if drops else 0.0,
-            seed=self._seed() if drops else None,
+            seed=next_seed(self._dropout_layer.seed_generator) if drops else None,
         )
         outputs = tf.transpose(outputs, [0, 2, 1, 3])
         return self.output_dense(outputs if gate is None else outputs * gate)
-
-    def _seed(self) -> tf.Tensor:
-        """The next one of the generator that Keras' own dropout would take it from."""
-        return tf.bitcast(tf.cast(self._dropout_layer.seed_generator.next(), tf.uint32), tf.int32)
-
-
-def _with_heads(mask: tf.Tensor) -> tf.Tensor:
-    """[batch, queries, keys], with heads or without, as [batch, heads, queries, keys]."""
-    return mask[:, None] if mask.shape.rank == 3 else mask
-
-
-def _and(*masks: tf.Tensor | None) -> tf.Tensor | None:
-    given = [mask for mask in masks if mask is not None]
-    if not given:
-        return None
-    seen = given[0]
-    for mask in given[1:]:
-        seen = tf.logical_and(seen, mask)
-    return seen

@@ -26,6 +26,7 @@ from metal_ops.programs.command import (
     words,
 )
 from metal_ops.programs.errors import ProgramError, short
+from metal_ops.programs.telling import loading
 
 from . import adapting
 from .config import ModelConfig, TrainConfig
@@ -317,6 +318,7 @@ def _of_checkpoint(
 
 def _resume(arguments: argparse.Namespace, console: Console) -> int:
     model, train, data, loaded = _of_checkpoint(arguments)
+    loading(console)
     from .run import train_run
     from .train import Trainer
 

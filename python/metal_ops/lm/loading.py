@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from metal_ops.programs.command import naming_options, train_config, use_device
 from metal_ops.programs.errors import ProgramError
 from metal_ops.programs.reading import kind_of
+from metal_ops.programs.telling import loading, phase
 
 from .config import ModelConfig, TrainConfig
 
@@ -32,8 +33,9 @@ def configs(arguments: argparse.Namespace) -> tuple[ModelConfig, TrainConfig]:
 def load_text(data: str | None, context: int, console: Console) -> Any:
     from . import text
 
-    with console.status("reading the text"):
+    with phase(console, "reading the text"):
         parts = text.load(data, context)
+    loading(console)
     console.print(
         f"Text: {data or text.STANDARD_LIBRARY}, {parts[0].size:,} bytes and {parts[1].size:,} held back.",
         highlight=False,
@@ -50,6 +52,7 @@ def of_run(arguments: argparse.Namespace, console: Console) -> tuple[Transformer
         raise ProgramError("--context: a run has the one that it was trained with; leave it out.")
     _no_model(Path(arguments.folder))
     header, arrays, where = checkpoint.load_run(arguments.folder, "lm")
+    loading(_beside(console))
     use_device(arguments, console)
     from .config import ModelConfig
     from .model import Transformer
@@ -57,6 +60,11 @@ def of_run(arguments: argparse.Namespace, console: Console) -> tuple[Transformer
     model = Transformer(record_from(header, "model", ModelConfig, where))
     take_state(model.state(), arrays, where)
     return model, None
+
+
+def _beside(console: Console) -> Console:
+    """Of commands whose output is text: it goes to other programs."""
+    return type(console)(stderr=True, markup=False, emoji=False)
 
 
 def _no_model(path: Path) -> None:
@@ -72,6 +80,7 @@ def of_files(arguments: argparse.Namespace, console: Console) -> tuple[Transform
         raise ProgramError(
             f"{arguments.model}: no such model; give a .gguf, a .safetensors or a folder."
         )
+    loading(_beside(console))
     use_device(arguments, console)
     from .pretrained import load
 

@@ -16,6 +16,7 @@ from rich.progress import BarColumn, Progress, TextColumn
 from metal_ops.programs.command import CHECKPOINT_EVERY
 from metal_ops.programs.files import atomic, write_json
 from metal_ops.programs.interrupts import stop_on_interrupt
+from metal_ops.programs.telling import Whole, looks_left, phase
 
 from . import pictures
 from .generate import Sampling, Writer
@@ -103,6 +104,8 @@ def train_run(
         return workers.follow(trainer)
     recent: list[float] = []
     due, saved_at = max(2.0, 1.5 * trainer.seconds), trainer.seconds
+    since, whole = trainer.seconds, Whole(console, trainer.seconds)
+    whole.begin(trainer.config.seconds)
 
     def measure() -> dict[str, float]:
         point = {
@@ -121,22 +124,29 @@ def train_run(
             recent.append(trainer.train_step())
             bar.step(float(np.mean(recent[-20:])))
             if trainer.seconds >= due and not trainer.done:
+                begun = time.monotonic()
                 bar.measured(measure())
                 due = 1.5 * trainer.seconds
+                # The end takes as long again: a text is written, and pictures.
+                times = looks_left(trainer.seconds, trainer.seconds / trainer.progress, 1.5) + 2
+                looks = times * (time.monotonic() - begun)
+                whole.expect(trainer.progress, trainer.seconds - since, looks)
             if trainer.seconds - saved_at > checkpoint_every:
                 trainer.save(folder / trainer.file_name, data)
                 saved_at = trainer.seconds
     if stop():
         console.print("Stopped; writing the checkpoint and the pictures so far.")
     # From here on a Ctrl-C ends the program at once: each file is whole or not there.
-    last = measure()
+    with phase(console, "measuring"):
+        last = measure()
     trainer.save(folder / trainer.file_name, data)
-    sample = leave(trainer, folder, last, data, stop())
+    with phase(console, "writing a text, and pictures"):
+        sample = leave(trainer, folder, last, data, stop())
     if workers is not None:
         console.print(workers.words(), highlight=False, soft_wrap=True)
         workers.finish()
     console.print(
-        f"{trainer.step} steps in {trainer.seconds:.1f} s of training: {last['held_out']:.3f} bits per byte of the "
+        f"{trainer.step} steps in {whole.words(trainer.seconds)}: {last['held_out']:.3f} bits per byte of the "
         "text that was held back. It writes:",
         highlight=False,
         soft_wrap=True,

@@ -27,6 +27,7 @@ from metal_ops.programs.command import (
 )
 from metal_ops.programs.errors import ProgramError
 from metal_ops.programs.reading import kind_of
+from metal_ops.programs.telling import loading, phase, told
 
 from . import options
 from .config import BACKENDS, ENCODINGS
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
     from .config import ModelConfig, TrainConfig
     from .scenes import Scene
     from .train import Trainer
+
+RENDERED = {"turntable": "render.gif", "views": "views"}
 
 
 def add_parser(subparsers: Any) -> None:
@@ -56,7 +59,7 @@ def add_parser(subparsers: Any) -> None:
                 "photographs with transforms.json or a COLMAP model, or a NeRF-synthetic folder",
             ),
             ("eval runs/photos", "PSNR and SSIM of every held-out view"),
-            ("render runs/photos", "once around the scene, as a GIF"),
+            ("render runs/photos", "once around the scene, as render.gif in the run"),
             ("make-scene --size 800", "the built-in scene as a folder, at papers' resolution"),
         ),
     )
@@ -171,7 +174,7 @@ def _add_render(commands: Any) -> None:
         "--out",
         type=Path,
         default=None,
-        help="the GIF, or the folder for the PNGs (inside the run)",
+        help=f"the GIF, or the folder for the PNGs ({' or '.join(RENDERED.values())} in the run)",
     )
     parser.add_argument(
         "--finer",
@@ -319,9 +322,11 @@ def _origin(arguments: argparse.Namespace) -> dict[str, Any]:
 
 def _load_scene(arguments: argparse.Namespace, origin: dict[str, Any], console: Console) -> Scene:
     """The scene; from then on ops run on the device that was asked for."""
+    loading(console)
     from .scenes import load_scene
 
-    scene = load_scene(origin["data"], origin["downscale"], origin["size"])
+    with phase(console, "reading the scene"):
+        scene = load_scene(origin["data"], origin["downscale"], origin["size"])
     from .run import describe
 
     describe(scene, console)
@@ -375,6 +380,7 @@ def _train_together(arguments: argparse.Namespace, console: Console) -> int:
     from .train import Trainer
 
     model, train, origin, loaded = *options.configs(arguments), _origin(arguments), None
+    loading(console)
     workers = join(arguments)
     use_device(arguments, console)
     if workers.chief and arguments.resume is not None:
@@ -426,6 +432,7 @@ def _trainer_of(
     from metal_ops.programs.records import configs_from
 
     header, arrays, where = checkpoint.load_run(folder, "nerf")
+    loading(console)
     from .config import ModelConfig, TrainConfig
     from .scenes import origin_from
     from .train import Trainer
@@ -447,12 +454,11 @@ def _eval(arguments: argparse.Namespace) -> int:
     from .evaluate import evaluate
 
     scene = trainer.scene
-    score = evaluate(
-        trainer.renderer(arguments.finer),
-        scene.test,
-        scene.background,
-        arguments.views or len(scene.test),
-    )
+    most = min(arguments.views or len(scene.test), len(scene.test))
+    with told(console, "evaluation", most, "views") as step:
+        score = evaluate(
+            trainer.renderer(arguments.finer), scene.test, scene.background, most, step=step
+        )
     assert score is not None
     table = Table()
     for column in ("view", "PSNR, dB", "SSIM"):
@@ -481,18 +487,22 @@ def _eval(arguments: argparse.Namespace) -> int:
 
 def _render(arguments: argparse.Namespace) -> int:
     console = console_for_people()
+    # Not turntable.gif, which is the training's.
+    target = arguments.out or arguments.folder / RENDERED[arguments.what]
+    if arguments.what == "turntable" and target.suffix.lower() != ".gif":
+        raise ProgramError(f"--out {target}: a turntable is a .gif.")
     trainer, _ = _trainer_of(arguments, arguments.folder, console)
     from . import pictures
 
     render = trainer.renderer(arguments.finer)
     if arguments.what == "turntable":
-        target = arguments.out or arguments.folder / "turntable.gif"
-        if target.suffix.lower() != ".gif":
-            raise ProgramError(f"--out {target}: a turntable is a .gif.")
-        pictures.turntable(target, render, trainer.scene, arguments.frames, arguments.size or 200)
+        with told(console, "turntable", arguments.frames, "frames") as step:
+            pictures.turntable(
+                target, render, trainer.scene, arguments.frames, arguments.size or 200, step
+            )
     else:
-        target = arguments.out or arguments.folder / "views"
-        pictures.views(target, render, trainer.scene, arguments.size)
+        with told(console, "views", len(trainer.scene.test), "pictures") as step:
+            pictures.views(target, render, trainer.scene, arguments.size, step)
     console.print(f"Written: {target}", highlight=False, soft_wrap=True)
     return 0
 

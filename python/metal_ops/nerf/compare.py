@@ -13,6 +13,7 @@ from rich.table import Table
 from metal_ops.programs.errors import ProgramError
 from metal_ops.programs.files import write_json
 from metal_ops.programs.interrupts import stop_on_interrupt
+from metal_ops.programs.telling import Whole, phase
 
 from . import pictures
 from .config import ModelConfig, TrainConfig, to_json
@@ -87,14 +88,21 @@ def compare_run(
     contenders = [
         Contender(label, Trainer(scene, model, config)) for label, model in models.items()
     ]
+    whole = Whole(console, 0.0)
+    whole.begin(config.seconds and config.seconds * len(contenders))
     with stop_on_interrupt() as stop:
         while not stop() and not all(contender.finished for contender in contenders):
             for contender in contenders:
                 if not contender.finished and not stop():
                     _turn(contender, config, until_psnr, console)
-    _write(scene, contenders, config, folder, origin, until_psnr)
+    with phase(console, "drawing the pictures"):
+        _write(scene, contenders, config, folder, origin, until_psnr)
     _report(contenders, until_psnr, console)
-    console.print(f"Pictures: {folder}/psnr.png, comparison-*.png", highlight=False, soft_wrap=True)
+    console.print(
+        f"{whole.seconds():.0f} s in all. Pictures: {folder}/psnr.png, comparison-*.png",
+        highlight=False,
+        soft_wrap=True,
+    )
     if stop():
         return 130
     missed = until_psnr is not None and not all(contender.reached for contender in contenders)

@@ -202,6 +202,7 @@ def evaluate(
     most: int,
     with_ssim: bool = True,
     stop: Callable[[], bool] = lambda: False,
+    step: Callable[[], None] = lambda: None,
 ) -> Score | None:
     """Scores at most `most` of the views; None if `stop` said so in between.
 
@@ -212,6 +213,7 @@ def evaluate(
       most: How many views at most, evenly spread.
       with_ssim: Whether SSIM is wanted, too.
       stop: Asked before each view.
+      step: Called after each view.
     """
     names, psnrs, ssims = [], [], []
     for view in spread(len(views), most):
@@ -224,4 +226,5 @@ def evaluate(
         psnrs.append(psnr(image, truth, valid))
         if with_ssim:
             ssims.append(ssim(image, truth, valid))
+        step()
     return Score(tuple(names), tuple(psnrs), tuple(ssims))

@@ -158,16 +158,15 @@ def turntable(
     scene: Scene,
     frames: int = TURNTABLE_FRAMES,
     size: int = 200,
-    stop: Callable[[], bool] = lambda: False,
+    step: Callable[[], None] = lambda: None,
 ) -> None:
-    """Writes a GIF that goes around the scene once; fewer frames if `stop` says so in between."""
+    """Writes a GIF that goes around the scene once; `step` is called after each frame."""
     cameras = turntable_cameras(scene, frames, size)
     images: list[np.ndarray] = []
     for frame in range(frames):
-        if stop() and images:
-            break
         image = render(cameras, frame).over(scene.background)
         images.append((image * 255).round().astype(np.uint8))
+        step()
     with atomic(path) as temporary:
         imageio.imwrite(
             temporary, np.stack(images), duration=1000 * _SECONDS_PER_TURN / frames, loop=0
@@ -263,7 +262,13 @@ def _stems(names: Sequence[str]) -> list[str]:
     return stems
 
 
-def views(folder: Path, render: Renderer, scene: Scene, size: int | None = None) -> None:
+def views(
+    folder: Path,
+    render: Renderer,
+    scene: Scene,
+    size: int | None = None,
+    step: Callable[[], None] = lambda: None,
+) -> None:
     """Writes every held-out view as an RGBA PNG with straight alpha.
 
     Args:
@@ -271,6 +276,7 @@ def views(folder: Path, render: Renderer, scene: Scene, size: int | None = None)
       render: Renders the field.
       scene: The scene whose held-out cameras are used.
       size: Pixels along the longer edge; the scene's own if None.
+      step: Called after each view.
     """
     cameras = scene.test.cameras
     if size is not None:
@@ -286,3 +292,4 @@ def views(folder: Path, render: Renderer, scene: Scene, size: int | None = None)
         pixels = np.clip(np.concatenate([straight, alpha], axis=-1), 0, 1)
         with atomic(folder / f"{stem}.png") as temporary:
             Image.fromarray((pixels * 255).round().astype(np.uint8)).save(temporary)
+        step()

@@ -17,6 +17,7 @@ from metal_ops.programs.cluster import cores
 from metal_ops.programs.command import CHECKPOINT_EVERY
 from metal_ops.programs.files import write_json
 from metal_ops.programs.interrupts import stop_on_interrupt
+from metal_ops.programs.telling import Whole, looks_left, phase, told
 
 from . import pictures
 from .config import to_json
@@ -25,6 +26,7 @@ from .scenes import Scene
 from .train import StepReport, Trainer
 
 _FIRST_EVALUATION, _EVALUATION_GROWTH = 2.0, 1.5  # training seconds: dense where the curve is steep
+_COMPARED = 4  # views of comparison.png
 TIME_NOTE = "training steps and occupancy updates, tracing included; evaluation, pictures and checkpoints not"
 
 
@@ -146,6 +148,8 @@ def train_run(
     since = (trainer.seconds, trainer.rays_seen)
     saved_at = trainer.seconds
     loss = math.nan
+    whole = Whole(console, trainer.seconds)
+    whole.begin(trainer.config.seconds)
     with stop_on_interrupt() as asked, Bar(console, trainer.scene.name) as bar:
         stop = asked if workers is None else workers.stop_with(asked)
         while not trainer.done and not stop():
@@ -154,6 +158,7 @@ def train_run(
             bar.step(trainer, report, since)
             if due.due(trainer.seconds) and not trainer.done:
                 due.passed(trainer.seconds)
+                begun = time.monotonic()
                 score = evaluate(
                     render,
                     trainer.scene.test,
@@ -165,6 +170,9 @@ def train_run(
                 if score:
                     note(trainer, loss, score)
                     bar.score(trainer, score.mean_psnr)
+                    view = (time.monotonic() - begun) / len(score.psnr)
+                    rest = _views_left(trainer, len(score.psnr), frames)
+                    whole.expect(trainer.progress, trainer.seconds - since[0], view * rest)
             if trainer.seconds - saved_at > checkpoint_every:
                 trainer.save(folder / FILE_NAME, origin)
                 saved_at = trainer.seconds
@@ -173,17 +181,27 @@ def train_run(
         console.print("Stopped; writing the checkpoint and the pictures so far.")
     # From here on a Ctrl-C ends the program at once: each file is whole or not there.
     trainer.save(folder / FILE_NAME, origin)
-    score = evaluate(
-        render, trainer.scene.test, trainer.scene.background, trainer.config.max_eval_views
-    )
+    test = trainer.scene.test
+    most = min(trainer.config.max_eval_views, len(test))
+    with told(console, "evaluation", most, "views") as step:
+        score = evaluate(render, test, trainer.scene.background, most, step=step)
     assert score is not None
     note(trainer, loss, score)
     trainer.save(folder / FILE_NAME, origin)
-    write_pictures(trainer, folder, score, origin, interrupted, frames)
+    write_pictures(trainer, folder, score, origin, interrupted, frames, console)
     if workers is not None:
         console.print(workers.words(), highlight=False, soft_wrap=True)
         workers.finish()
-    return finish(trainer, folder, score, console, interrupted)
+    return finish(trainer, folder, score, console, interrupted, whole)
+
+
+def _views_left(trainer: Trainer, n_views: int, frames: int) -> float:
+    """How many views are still to be rendered, those of the turntable as parts of one."""
+    cameras = trainer.scene.test.cameras
+    frame = (200 / max(cameras.width, cameras.height)) ** 2
+    total = trainer.seconds / trainer.progress
+    evaluations = looks_left(trainer.seconds, total, _EVALUATION_GROWTH) + 1
+    return evaluations * n_views + min(_COMPARED, n_views) + frames * frame
 
 
 def note(trainer: Trainer, loss: float, score: Score) -> None:
@@ -205,6 +223,7 @@ def write_pictures(
     origin: dict[str, Any],
     interrupted: bool,
     frames: int,
+    console: Console,
 ) -> None:
     """Writes metrics.json, comparison.png, psnr.png and turntable.gif."""
     write_json(folder / "metrics.json", metrics(trainer, score, origin, interrupted))
@@ -213,8 +232,10 @@ def write_pictures(
     )
     pictures.curves(folder / "psnr.png", {trainer.scene.name: trainer.history}, title)
     render = trainer.renderer()
-    pictures.comparison(folder / "comparison.png", render, trainer.scene)
-    pictures.turntable(folder / "turntable.gif", render, trainer.scene, frames)
+    with phase(console, "drawing comparison.png"):
+        pictures.comparison(folder / "comparison.png", render, trainer.scene)
+    with told(console, "turntable.gif", frames, "frames") as step:
+        pictures.turntable(folder / "turntable.gif", render, trainer.scene, frames, step=step)
 
 
 def metrics(
@@ -261,11 +282,16 @@ def machine() -> dict[str, Any]:
 
 
 def finish(
-    trainer: Trainer, folder: Path, score: Score, console: Console, interrupted: bool
+    trainer: Trainer,
+    folder: Path,
+    score: Score,
+    console: Console,
+    interrupted: bool,
+    whole: Whole,
 ) -> int:
     """Says how it went; the last line says where the pictures are."""
     console.print(
-        f"{trainer.step} steps in {trainer.seconds:.1f} s of training: PSNR {score.mean_psnr:.2f} dB, SSIM "
+        f"{trainer.step} steps in {whole.words(trainer.seconds)}: PSNR {score.mean_psnr:.2f} dB, SSIM "
         f"{score.mean_ssim:.4f}, mean of {len(score.psnr)} held-out views.",
         highlight=False,
         soft_wrap=True,

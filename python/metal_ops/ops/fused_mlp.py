@@ -13,8 +13,18 @@ from metal_ops.ops import _arguments, _checks, _declared, _losses
 __all__ = ["fused_mlp"]
 __theme__ = "Fused layers"
 
-ACTIVATIONS = ("none", "relu", "exponential", "sigmoid", "squareplus")
-WIDTHS = (16, 32, 64, 128)
+ACTIVATIONS = (
+    "none",
+    "relu",
+    "leaky_relu",
+    "exponential",
+    "sine",
+    "sigmoid",
+    "squareplus",
+    "softplus",
+    "tanh",
+)
+WIDTHS = (16, 32, 64, 128)  # of the kernels; others are padded
 MOST_HIDDEN, MOST_COLUMNS = 8, 128
 
 
@@ -26,6 +36,8 @@ def fused_mlp(
     activation: str = "relu",
     output_activation: str = "none",
     squareplus_b: float = 4.0,
+    softplus_beta: float = 1.0,
+    negative_slope: float = 0.01,
     name: str | None = None,
 ) -> tf.Tensor:
     """A small fully connected network: all its layers in one pass, a part of the batch at a time.
@@ -36,16 +48,21 @@ def fused_mlp(
     layer's result is rounded to the dtype, as layers of that dtype do.
 
     Matrices are those of Keras, a row per input. tiny-cuda-nn has one vector of all matrices, each of them transposed.
-    Twice differentiable; the second derivative is computed layer by layer with stock ops.
+    Twice differentiable; the second derivative is computed layer by layer with stock ops, and so are networks whose
+    hidden layers have sines: the slope of a sine does not follow from its value, which is all that the op keeps. Widths
+    other than 16, 32, 64 and 128 are padded with zeros to the next of these, in each call: they take its time.
 
     Args:
       x: [..., inputs] float32, float16 or bfloat16; 1 to 128 inputs.
-      kernels: A matrix a layer: [inputs, width], 0 to 7 times [width, width], [width, outputs]. The width is 16, 32, 64
-        or 128, and there are 1 to 128 outputs.
+      kernels: A matrix a layer: [inputs, width], 0 to 7 times [width, width], [width, outputs]. The width is 1 to 128,
+        and there are 1 to 128 outputs.
       biases: A vector a layer, or None for none, as in instant-ngp.
-      activation: Activation of the hidden layers: "none", "relu", "exponential", "sigmoid" or "squareplus".
+      activation: Activation of the hidden layers, one of tiny-cuda-nn's: "none", "relu", "leaky_relu", "exponential",
+        "sine", "sigmoid", "squareplus", "softplus" or "tanh".
       output_activation: Activation of the last layer, one of the same.
       squareplus_b: b of squareplus, (x + sqrt(x^2 + b)) / 2; Keras has 4, tiny-cuda-nn 0.04.
+      softplus_beta: b of softplus, log(1 + exp(b x)) / b, 0.001 to 1000; Keras has 1, tiny-cuda-nn 10.
+      negative_slope: The slope of leaky_relu below 0, 0 to 1; tiny-cuda-nn has 0.01.
       name: Optional name of the op.
 
     Returns:
@@ -83,33 +100,85 @@ def fused_mlp(
                 _checks.check_shape(
                     op, f"kernels[{number}]", kernel, [sizes[1], sizes[1]], "[width, width]"
                 )
-        parts = [[tf.reshape(kernel, [-1])] for kernel in kernels]
+        names = [
+            activation_name(op, "activation", activation),
+            activation_name(op, "output_activation", output_activation),
+        ]
         if biases is not None:
             biases = _list(op, "biases", biases, x)
             if len(biases) != len(kernels):
                 raise ValueError(
                     f"[{op}] biases: expected {len(kernels)}, one a matrix, got {len(biases)}."
                 )
-            for number, (part, bias) in enumerate(zip(parts, biases, strict=True)):
+            for number, bias in enumerate(biases):
                 argument = f"biases[{number}]"
-                part.append(
-                    _checks.check_shape(op, argument, bias, [sizes[number + 1]], "one an output")
-                )
+                _checks.check_shape(op, argument, bias, [sizes[number + 1]], "one an output")
         flat, restore = _arguments.flatten_points(op, "x", x)
-        weights = tf.concat([piece for part in parts for piece in part], axis=0)
-        outputs = _declared.call(
-            op,
-            {"x": flat, "kernels": weights},
-            None,
+        options = dict(
             n_outputs=sizes[-1],
-            n_neurons=sizes[1],
             n_hidden_layers=len(kernels) - 1,
-            activation=activation_name(op, "activation", activation),
-            output_activation=activation_name(op, "output_activation", output_activation),
             use_bias=biases is not None,
             squareplus_b=squareplus_b,
+            softplus_beta=softplus_beta,
+            negative_slope=negative_slope,
         )
-        return restore(outputs)
+        if names[0] == "sine":
+            return restore(_unfused(flat, kernels, biases, sizes[1], names, options))
+        sine = names[1] == "sine"
+        width = next(width for width in WIDTHS if width >= sizes[1])
+        outputs = _declared.call(
+            op,
+            {"x": flat, "kernels": _weights(kernels, biases, width)},
+            None,
+            n_neurons=width,
+            activation=names[0],
+            output_activation="none" if sine else names[1],
+            **options,
+        )
+        return restore(tf.sin(outputs) if sine else outputs)
+
+
+def _weights(kernels: list[tf.Tensor], biases: list[tf.Tensor] | None, width: int) -> tf.Tensor:
+    """All of them, one after the other, with hidden layers of `width`.
+
+    A padded neuron has an activation of 0, which may be 1 or 1/2, and no part in the next layer.
+    """
+    narrow, last = int(kernels[0].shape[1]), len(kernels) - 1
+    parts = []
+    for number, kernel in enumerate(kernels):
+        above, below = width - narrow if number else 0, width - narrow if number < last else 0
+        parts.append(tf.pad(kernel, [[0, above], [0, below]]) if width > narrow else kernel)
+        if biases is not None:
+            parts.append(tf.pad(biases[number], [[0, below]]) if below else biases[number])
+    return tf.concat([tf.reshape(part, [-1]) for part in parts], axis=0)
+
+
+def _unfused(
+    x: tf.Tensor,
+    kernels: list[tf.Tensor],
+    biases: list[tf.Tensor] | None,
+    width: int,
+    names: list[Any],
+    options: dict[str, Any],
+) -> tf.Tensor:
+    for name, (least, most) in {
+        "squareplus_b": (1e-6, 1e6),
+        "softplus_beta": (1e-3, 1e3),
+        "negative_slope": (0, 1),
+    }.items():
+        options[name] = _arguments.number("fused_mlp", name, options[name])
+        if not least <= options[name] <= most:
+            raise ValueError(
+                f"[fused_mlp] {name}: expected a number in [{least}, {most}], got {options[name]}."
+            )
+    return layers(
+        x,
+        _weights(kernels, biases, width),
+        n_neurons=width,
+        activation=names[0],
+        output_activation=names[1],
+        **options,
+    )
 
 
 def activation_name(op: str, argument: str, value: Any) -> Any:
@@ -143,9 +212,9 @@ def _columns(op: str, argument: str, kernel: tf.Tensor, rows: int, n_layers: int
             f"[{op}] {argument}: expected shape [{rows}, columns], known in the graph, got {_checks.size_of(kernel)}."
         )
     columns = int(shape[1])
-    if argument == "kernels[0]" and columns not in WIDTHS:
+    if argument == "kernels[0]" and not 1 <= columns <= WIDTHS[-1]:
         raise ValueError(
-            f"[{op}] {argument}: expected a width of 16, 32, 64 or 128, got {columns} columns."
+            f"[{op}] {argument}: expected a width of 1 to {WIDTHS[-1]}, got {columns} columns."
         )
     if argument == f"kernels[{n_layers - 1}]" and not 1 <= columns <= MOST_COLUMNS:
         raise ValueError(
@@ -203,14 +272,20 @@ def layers(
     output_activation: str,
     use_bias: bool,
     squareplus_b: float,
+    softplus_beta: float,
+    negative_slope: float,
 ) -> tf.Tensor:
     """The function of FusedMlp, from stock ops that have derivatives of any order."""
     activate = {
         "none": tf.identity,
         "relu": tf.nn.relu,
+        "leaky_relu": lambda v: tf.nn.leaky_relu(v, negative_slope),
         "exponential": tf.exp,
+        "sine": tf.sin,
         "sigmoid": tf.sigmoid,
         "squareplus": lambda v: 0.5 * (v + tf.sqrt(v * v + squareplus_b)),
+        "softplus": lambda v: tf.nn.softplus(softplus_beta * v) / softplus_beta,
+        "tanh": tf.tanh,
     }
     at, rows = 0, x.shape[-1] if x.shape[-1] is not None else tf.shape(x)[-1]
     for layer in range(n_hidden_layers + 1):

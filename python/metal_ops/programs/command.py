@@ -6,13 +6,14 @@ TensorFlow is imported only once the arguments are known to make sense, so that 
 from __future__ import annotations
 
 import argparse
+import errno
 import math
 import os
 import signal
 import sys
 import textwrap
 import threading
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -210,6 +211,14 @@ def guarded(
         except KeyboardInterrupt:
             print(f"{program}: interrupted.", file=sys.stderr)
             return 130
+        except OSError as error:  # files of runs have their own sentence: this is the output
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+                raise
+            # The buffered rest is lost, or Python would complain of it when it ends.
+            with suppress(OSError), open(os.devnull, "wb") as nothing:
+                os.dup2(nothing.fileno(), sys.stdout.fileno())
+            print(f"{program}: the output cannot be written ({error.strerror}).", file=sys.stderr)
+            return ProgramError.exit_code
 
     return run
 

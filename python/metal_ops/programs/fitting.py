@@ -22,6 +22,7 @@ from .command import CHECKPOINT_EVERY
 from .errors import ProgramError
 from .interrupts import stop_on_interrupt
 from .records import history_from, number_from, take_state
+from .telling import Whole, looks_left
 
 PICTURE = "picture.png"
 _FIRST_LOOK, _GROWTH = 0.5, 1.5  # training seconds: dense where much changes
@@ -229,6 +230,7 @@ def run(
     console: Console,
     label: str,
     checkpoint_every: float = CHECKPOINT_EVERY,
+    whole: Whole | None = None,
 ) -> bool:
     """Trains to the end of the budget, or to Ctrl-C; leaves picture.png, progress.png and the checkpoint.
 
@@ -241,6 +243,7 @@ def run(
       console: Where progress goes.
       label: A name.
       checkpoint_every: Seconds of training between checkpoints.
+      whole: Tells how long it takes in all, if it is to be told.
 
     Returns:
       Whether it was stopped by Ctrl-C.
@@ -256,12 +259,20 @@ def run(
         pictures.save(folder / PICTURE, pixels)
         return value, pixels
 
+    since = fit.seconds
+    whole = Whole(console, since) if whole is None else whole
+    whole.begin(fit.config.seconds)
     with stop_on_interrupt() as stop, Screen(console, label, fit) as screen:
         while not fit.done and not stop():
             loss = fit.train_step()
             screen.step(loss)
             if fit.seconds >= due and not fit.done:
+                begun = time.monotonic()
                 screen.measured(*look())
+                # The last one more often: its pictures are more, and measured by more looks.
+                times = looks_left(fit.seconds, fit.seconds / fit.progress, _GROWTH) + 2
+                looks = times * (time.monotonic() - begun)
+                whole.expect(fit.progress, fit.seconds - since, looks)
                 due = _GROWTH * fit.seconds
             if fit.seconds - saved_at > checkpoint_every:
                 fit.save(folder / FILE_NAME, origin)

@@ -27,6 +27,7 @@ from metal_ops.programs.command import (
 )
 from metal_ops.programs.errors import CheckpointError, ProgramError
 from metal_ops.programs.hash_field import add_field, add_number, field_of
+from metal_ops.programs.telling import loading, phase, told
 
 from .config import CHOICES, LIMITS, ModelConfig, TrainConfig
 
@@ -202,7 +203,7 @@ def _load(data: str | None, console: Console) -> tuple[str, Mesh, Placement, Dis
 
     name = BUILT_IN if data is None else Path(data).stem
     where = "the built-in knot" if data is None else data
-    with console.status("reading the mesh"):
+    with phase(console, "reading the mesh"):
         solid = mesh.closed(mesh.knot() if data is None else files.read(Path(data)), where)
         placed, placement = mesh.in_cube(solid, where)
         distances = Distances(placed)
@@ -211,6 +212,7 @@ def _load(data: str | None, console: Console) -> tuple[str, Mesh, Placement, Dis
         highlight=False,
         soft_wrap=True,
     )
+    loading(console)
     name = re.sub(r"[^\w.+-]", "_", name).lstrip(".")[:60] or "mesh"
     return name, placed, placement, distances
 
@@ -234,7 +236,7 @@ def _train(arguments: argparse.Namespace) -> int:
 
     folder = run_folder(arguments.runs, arguments.name, name, arguments.overwrite)
     hold(arguments, folder)
-    with console.status("computing distances"):
+    with phase(console, "computing distances"):
         fit = SdfFit(mesh, distances, model, train)
     return train_run(fit, folder, data, placement, console, name, arguments.checkpoint_every)
 
@@ -249,6 +251,7 @@ def _fit_of(
     from metal_ops.programs.records import configs_from, data_from, with_budget
 
     header, arrays, where = checkpoint.load_run(folder, "sdf")
+    loading(console)
     from .train import SdfFit, placement_from
 
     model, train = configs_from(header, where, ModelConfig, TrainConfig)
@@ -263,7 +266,7 @@ def _fit_of(
     use_device(arguments, console)
     if renewed:
         train = with_budget(train, arguments.seconds, arguments.steps)
-    with console.status("computing distances"):
+    with phase(console, "computing distances"):
         fit = SdfFit(mesh, distances, model, train)
     fit.load(header, arrays, where)
     return fit, data, placement, name
@@ -290,7 +293,8 @@ def _eval(arguments: argparse.Namespace) -> int:
     from .evaluate import score
     from .run import score_fields
 
-    found = score(fit.sampled, fit.mesh, fit.distances, arguments.resolution, arguments.points)
+    with phase(console, "comparing the surfaces"):
+        found = score(fit.sampled, fit.mesh, fit.distances, arguments.resolution, arguments.points)
     fields = score_fields(found) | {"resolution": arguments.resolution, "steps": fit.step}
     write_json(arguments.folder / "eval.json", fields)
     console.print(
@@ -306,6 +310,7 @@ def _sampled(arguments: argparse.Namespace, console: Console) -> tuple[Sampled, 
     from metal_ops.programs.records import configs_from, take_state
 
     header, arrays, where = checkpoint.load_run(arguments.folder, "sdf")
+    loading(console)
     use_device(arguments, console)
     from .model import DistanceField
     from .train import Sampled, placement_from
@@ -326,7 +331,8 @@ def _mesh(arguments: argparse.Namespace) -> int:
     from .evaluate import polygons
     from .run import write_mesh
 
-    found = polygons(sampled, arguments.resolution)
+    with phase(console, "extracting the surface"):
+        found = polygons(sampled, arguments.resolution)
     write_mesh(target, found, placement)
     console.print(
         f"Written: {target}, {len(found.triangles):,} triangles", highlight=False, soft_wrap=True
@@ -345,10 +351,15 @@ def _render(arguments: argparse.Namespace) -> int:
     from .pictures import traced
 
     if target.suffix.lower() == ".png":
-        pictures.save(target, traced(sampled, sampled.gradient, arguments.size))
+        with phase(console, "tracing the picture"):
+            pictures.save(target, traced(sampled, sampled.gradient, arguments.size))
     else:
         turns = [0.6 + 2 * math.pi * i / arguments.frames for i in range(arguments.frames)]
-        frames = [traced(sampled, sampled.gradient, arguments.size, turn) for turn in turns]
+        frames = []
+        with told(console, "turntable", arguments.frames, "frames") as step:
+            for turn in turns:
+                frames.append(traced(sampled, sampled.gradient, arguments.size, turn))
+                step()
         pictures.turn(target, frames, _SECONDS_PER_TURN)
     console.print(f"Written: {target}", highlight=False, soft_wrap=True)
     return 0

@@ -12,6 +12,7 @@ from metal_ops.programs import fitting, pictures
 from metal_ops.programs.command import CHECKPOINT_EVERY
 from metal_ops.programs.errors import ProgramError
 from metal_ops.programs.files import write_json
+from metal_ops.programs.telling import Whole, phase
 
 from . import pictures as views
 from .evaluate import Score, score
@@ -43,10 +44,12 @@ def train_run(
       The exit code: 0, or 130 after Ctrl-C.
     """
     origin = origin_of(data, placement)
-    interrupted = fitting.run(fit, folder, origin, console, name, checkpoint_every)
+    whole = Whole(console, fit.seconds)
+    interrupted = fitting.run(fit, folder, origin, console, name, checkpoint_every, whole)
     found: Score | None = None
     try:
-        found = score(fit.sampled, fit.mesh, fit.distances, RESOLUTION, POINTS)
+        with phase(console, "comparing the surfaces"):
+            found = score(fit.sampled, fit.mesh, fit.distances, RESOLUTION, POINTS)
     except ProgramError:
         console.print("What was learnt has no inside yet: no surface to compare.")
     write_json(
@@ -69,14 +72,15 @@ def train_run(
     title = f"{name}: {fit.words(fit.history[-1]['error'])} after {fit.seconds:.0f} s of training"
     label = "mean |f - d|, edges of the cube"
     pictures.curve(folder / "error.png", fit.history, "error", label, title, log=True)
-    compare(folder / "comparison.png", fit)
+    with phase(console, "drawing comparison.png"):
+        compare(folder / "comparison.png", fit)
     what = (
         ""
         if found is None
         else f", Chamfer {found.chamfer:.5f} of the longest side, IoU {found.iou:.4f}"
     )
     console.print(
-        f"{fit.step} steps in {fit.seconds:.1f} s of training: {fit.words(fit.history[-1]['error'])}{what}.",
+        f"{fit.step} steps in {whole.words(fit.seconds)}: {fit.words(fit.history[-1]['error'])}{what}.",
         highlight=False,
         soft_wrap=True,
     )

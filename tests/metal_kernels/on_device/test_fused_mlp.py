@@ -37,7 +37,7 @@ def flat(arrays):
 @pytest.mark.parametrize("size", [*test_fused_mlp.SIZES, (3001, 32, 64, 2, 3)], ids=str)
 def test_equals_the_cpu(size, dtype, way, monkeypatch):
     monkeypatch.setenv("METAL_OPS_MLP", way)
-    for number, activation in enumerate(ACTIVATIONS):
+    for number, activation in enumerate(name for name in ACTIVATIONS if name != "sine"):
         use_bias = number % 2 == 0
         x, kernels, biases = test_fused_mlp.make(*size, dtype, use_bias)
         kernels = test_fused_mlp.shrunk(kernels, activation)
@@ -48,7 +48,7 @@ def test_equals_the_cpu(size, dtype, way, monkeypatch):
             n_outputs=size[4],
             n_neurons=size[2],
             n_hidden_layers=size[3],
-            activation=activation if activation != "relu" else "none",
+            activation="none" if activation in ("relu", "leaky_relu") else activation,
             output_activation=activation,
             use_bias=use_bias,
         )

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from .errors import CompileError
 from .reflection import Constant, Kernel, Reflection, constant_of, data_type
+from .tensors import LaneMap
 
 # Before a source of which some kernels are wanted. The front end makes nothing of an inline function that is not
 # called, and only the type of a template's instances that are not used.
@@ -67,6 +68,8 @@ def wrappers(reflection: Reflection) -> Wrappers:
     derived = [c for c in reflection.constants if c.index is None]
     head = ['\n# 1 "<kernel wrappers>"\n', *map(_storage, reflection.constants)]
     head += [_set_constants(used, derived), logging_constant(reflection)]
+    if reflection.lane_map:
+        head.append(LaneMap.named(reflection.lane_map).definition())
     # A condition derived from others has no position: the runtime takes the argument as optional.
     positions = {c.name: -1 for c in derived} | {c.name: i for i, c in enumerate(used)}
     out = Wrappers("".join(head), [kernel.callee for kernel in reflection.kernels], [], [])

@@ -13,10 +13,10 @@ constexpr unsigned kMostElements = kLargestFragment * kLargestFragment / kSimdWi
 
 // The compiler writes it into each source that has tensors (lane_map.py).
 struct LaneMap {
-  unsigned side, elements;                  // of a fragment; a lane's elements of one
-  unsigned rows, columns;                   // how many different ones a lane has of a fragment
+  unsigned side, elements;  // of a fragment; a lane's elements of one
+  unsigned rows, columns;   // how many different ones a lane has of a fragment
   unsigned char row[kSimdWidth][kMostElements], column[kSimdWidth][kMostElements];
-  unsigned char lane[kLargestFragment * kLargestFragment];     // by row * side + column
+  unsigned char lane[kLargestFragment * kLargestFragment];  // by row * side + column
   unsigned char element[kLargestFragment * kLargestFragment];
   unsigned char row_of[kMostElements], column_of[kMostElements];  // among the lane's rows, columns
 };
@@ -35,19 +35,23 @@ struct Fragments {
   static constexpr int capacity_of(unsigned side) {
     return Simdgroups ? each(side) * int(side * side / kSimdWidth) : Rows * Columns;
   }
-  static constexpr int largest =
-      capacity_of(16) > capacity_of(8) ? capacity_of(16) : capacity_of(8);
+  static constexpr int largest = capacity_of(16) > capacity_of(8) ? capacity_of(16)
+                                                                  : capacity_of(8);
   static constexpr size_t rank = 2;
   typedef metal::array<int, 2> Index;
 
   static unsigned capacity() { return unsigned(capacity_of(_msl_lane_map.side)); }
   static unsigned simdgroup() {
-    if constexpr (Simdgroups > 1) return _msl_simdgroup_number() % Simdgroups;
-    else return 0;
+    if constexpr (Simdgroups > 1)
+      return _msl_simdgroup_number() % Simdgroups;
+    else
+      return 0;
   }
   static unsigned lane() {
-    if constexpr (Simdgroups) return _msl_lane();
-    else return 0;
+    if constexpr (Simdgroups)
+      return _msl_lane();
+    else
+      return 0;
   }
   // Where element i of a lane lies in the matrix: column, row.
   static Index at(unsigned simdgroup, unsigned lane, unsigned i) {
@@ -69,8 +73,9 @@ struct Fragments {
 // has elements.
 template <class Matrix, int Of>
 struct Reduced {
-  static_assert(Matrix::simdgroups <= 1,
-                "reductions of a matrix over several simdgroups are not there: use execution_simdgroup");
+  static_assert(
+      Matrix::simdgroups <= 1,
+      "reductions of a matrix over several simdgroups are not there: use execution_simdgroup");
   static constexpr int length = Of ? Matrix::rows : Matrix::columns;
   static constexpr int largest = Matrix::simdgroups ? fragments_in(length, 8) * 4 : length;
   static constexpr size_t rank = 1;
@@ -78,8 +83,10 @@ struct Reduced {
 
   static unsigned in_fragment() { return Of ? _msl_lane_map.rows : _msl_lane_map.columns; }
   static unsigned capacity() {
-    if constexpr (!Matrix::simdgroups) return length;
-    else return unsigned(fragments_in(length, _msl_lane_map.side)) * in_fragment();
+    if constexpr (!Matrix::simdgroups)
+      return length;
+    else
+      return unsigned(fragments_in(length, _msl_lane_map.side)) * in_fragment();
   }
   static unsigned simdgroup() { return 0; }
   static unsigned lane() { return Matrix::lane(); }
@@ -200,7 +207,8 @@ class cooperative_tensor {
     return {this, mapped<L>(it._i)};
   }
   template <class E, class X, class L>
-  const_iterator map_iterator(cooperative_tensor_iterator<const cooperative_tensor<E, X, L>> it) const {
+  const_iterator map_iterator(
+      cooperative_tensor_iterator<const cooperative_tensor<E, X, L>> it) const {
     return {this, mapped<L>(it._i)};
   }
 
@@ -229,14 +237,18 @@ class cooperative_tensor {
     static_assert(_msl::maps_elements<Layout, From>,
                   "map_iterator: the iterator is of a tensor with other rows or columns; see "
                   "is_iterator_compatible");
-    if constexpr (__is_same(Layout, From)) return i;
-    else return Layout::template for_element<From>(i);
+    if constexpr (__is_same(Layout, From))
+      return i;
+    else
+      return Layout::template for_element<From>(i);
   }
   template <class Tensor>
   static constexpr void check() {
-    static_assert(Tensor::get_rank() == Layout::rank, "load and store: the tensor has another rank");
-    static_assert(is_same_v<typename Tensor::value_type, ElementType>,
-                  "load and store: the tensor's elements are of another type, and are not converted");
+    static_assert(Tensor::get_rank() == Layout::rank,
+                  "load and store: the tensor has another rank");
+    static_assert(
+        is_same_v<typename Tensor::value_type, ElementType>,
+        "load and store: the tensor's elements are of another type, and are not converted");
   }
   template <class Tensor>
   static bool inside(const Tensor& tensor, const typename Layout::Index& at) {

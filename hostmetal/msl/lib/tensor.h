@@ -1,11 +1,8 @@
 // <metal_tensor>: extents and tensors. Only sources of Metal 4 that name them have this file (tensors.py).
 #pragma once
 
+#include "extended_vector.h"
 #include "simdgroup.h"
-
-#if defined(__NVPTX__)
-#error "tensors of Metal 4 run on processors here, and not on NVIDIA GPUs"
-#endif
 
 namespace metal {
 
@@ -35,8 +32,8 @@ class extents {
   constexpr extents() : _sizes{} {}
   // All extents, or those alone that are dynamic.
   template <class... I,
-            _msl::enable<(sizeof...(I) > 0 && (sizeof...(I) == sizeof...(Extents) ||
-                                               sizeof...(I) == rank_dynamic()) &&
+            _msl::enable<(sizeof...(I) > 0 &&
+                          (sizeof...(I) == sizeof...(Extents) || sizeof...(I) == rank_dynamic()) &&
                           (is_convertible_v<I, index_type> && ...))> = 0>
   constexpr extents(I... sizes) : _sizes{} {
     const index_type given[] = {index_type(sizes)...};
@@ -67,16 +64,34 @@ class extents {
  private:
   constexpr void fill(const index_type* given, size_t n) {
     for (size_t r = 0, next = 0; r < rank(); ++r) {
-      if (n == rank()) _sizes[r] = given[r];
-      else if (static_extent(r) == dynamic_extent) _sizes[r] = given[next++];
+      if (n == rank())
+        _sizes[r] = given[r];
+      else if (static_extent(r) == dynamic_extent)
+        _sizes[r] = given[next++];
     }
   }
   index_type _sizes[sizeof...(Extents) ? sizeof...(Extents) : 1];
 };
 
+// Packed formats, of which a tensor has a sentence.
+struct int4b_format;
+struct uint4b_format;
+struct int2b_format;
+struct uint2b_format;
+struct metal_fp4_e2m1_format;
+struct metal_fp8_e4m3_format;
+struct metal_fp8_e5m2_format;
+struct metal_fp8_ue8m0_format;
+
 }  // namespace metal
 
 namespace _msl {
+template <class T>
+constexpr bool is_packed_format =
+    __is_same(T, metal::int4b_format) || __is_same(T, metal::uint4b_format) ||
+    __is_same(T, metal::int2b_format) || __is_same(T, metal::uint2b_format) ||
+    __is_same(T, metal::metal_fp4_e2m1_format) || __is_same(T, metal::metal_fp8_e4m3_format) ||
+    __is_same(T, metal::metal_fp8_e5m2_format) || __is_same(T, metal::metal_fp8_ue8m0_format);
 template <class I, size_t Rank, size_t... E>
 struct DynamicExtents : DynamicExtents<I, Rank - 1, E..., metal::dynamic_extent> {};
 template <class I, size_t... E>
@@ -119,6 +134,10 @@ struct TensorTypes {
   typedef typename Extents::index_type index_type;
   typedef typename Extents::size_type size_type;
   typedef typename Extents::rank_type rank_type;
+  static_assert(!is_packed_format<value_type>,
+                "tensor: packed formats of numbers are not supported by this compute compiler; "
+                "unpack them to "
+                "half, bfloat or int8_t in threadgroup memory, and make a tensor_inline of that");
   static_assert(Extents::rank() >= 1 && Extents::rank() <= METALLIB_MAX_TENSOR_RANK,
                 "tensor: the rank is 1 to 16");
 
@@ -162,8 +181,9 @@ struct Handle : TensorTypes<ElementType, Extents> {
   explicit Handle(const void* description) : _described((constant metallib_tensor*)description) {}
 
   index_type get_extent(rank_type r) const {
-    return Extents::static_extent(r) == metal::dynamic_extent ? index_type(_described->extents[r])
-                                                              : index_type(Extents::static_extent(r));
+    return Extents::static_extent(r) == metal::dynamic_extent
+               ? index_type(_described->extents[r])
+               : index_type(Extents::static_extent(r));
   }
   Extents extents() const {
     metal::array<index_type, Extents::rank()> sizes;
@@ -235,8 +255,7 @@ struct TensorAccess : Base {
 template <class ElementType>
 struct Slices {
   template <class Extents>
-  using of_handle =
-      metal::tensor<ElementType, Extents, metal::tensor_handle, metal::tensor_offset>;
+  using of_handle = metal::tensor<ElementType, Extents, metal::tensor_handle, metal::tensor_offset>;
   template <class Extents>
   using made = metal::tensor<ElementType, Extents, metal::tensor_inline>;
 };
@@ -320,3 +339,11 @@ template <class T>
 constexpr bool has_tensor_offset_v = has_tensor_offset<T>::value;
 
 }  // namespace metal
+
+namespace _msl {
+// A kernel's argument: the address of what the host says of it.
+template <class T, class Launch>
+inline T tensor(Launch l, unsigned index) {
+  return T(l->buffers[index].address);
+}
+}  // namespace _msl

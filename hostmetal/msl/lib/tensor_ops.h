@@ -29,8 +29,13 @@ struct matmul2d_descriptor {
   constexpr matmul2d_descriptor(int rows, int columns, int depth = int(metal::dynamic_extent),
                                 bool left_turned = false, bool right_turned = false,
                                 bool relaxed = false, mode how = mode::multiply)
-      : m(rows), n(columns), k(depth), transpose_left(left_turned), transpose_right(right_turned),
-        relaxed_precision(relaxed), matmul_mode(how) {}
+      : m(rows),
+        n(columns),
+        k(depth),
+        transpose_left(left_turned),
+        transpose_right(right_turned),
+        relaxed_precision(relaxed),
+        matmul_mode(how) {}
 };
 
 }  // namespace tensor_ops
@@ -69,18 +74,22 @@ template <class T>
 constexpr bool is_small_float = __is_same(T, half) || __is_same(T, bfloat);
 template <class L, class R, class D>
 constexpr bool multiplies() {
-  constexpr bool floats = (is_small_float<L> || __is_same(L, float)) &&
-                          (is_small_float<R> || __is_same(R, float));
+  constexpr bool floats =
+      (is_small_float<L> || __is_same(L, float)) && (is_small_float<R> || __is_same(R, float));
   if constexpr (__is_same(D, int32_t)) {
     return is_byte<L> && is_byte<R> && (__is_same(L, uint8_t) == __is_same(R, uint8_t));
   } else if constexpr (__is_same(D, float)) {
     return floats || (is_byte<L> && !is_byte<R> && (is_small_float<R> || __is_same(R, float))) ||
            (is_byte<R> && (is_small_float<L> || __is_same(L, float)));
   } else if constexpr (is_small_float<D>) {
-    if constexpr (is_byte<L>) return __is_same(R, D);
-    else if constexpr (is_byte<R>) return __is_same(L, D);
-    else if constexpr (!is_small_float<L> || !is_small_float<R>) return false;
-    else return !__is_same(L, R) || __is_same(L, D);
+    if constexpr (is_byte<L>)
+      return __is_same(R, D);
+    else if constexpr (is_byte<R>)
+      return __is_same(L, D);
+    else if constexpr (!is_small_float<L> || !is_small_float<R>)
+      return false;
+    else
+      return !__is_same(L, R) || __is_same(L, D);
   } else {
     return false;
   }
@@ -94,7 +103,7 @@ struct OperandSlot {
   unsigned simdgroup;
 };
 template <class Tensor>
-inline auto operand(const OperandSlot* slots, unsigned mask, const void* OperandSlot::*which) {
+inline auto operand(const OperandSlot* slots, unsigned mask, const void* OperandSlot::* which) {
   const unsigned first = unsigned(__builtin_ctz(mask));
   typedef OperandOf<Tensor> Kind;
   typedef typename Kind::value_type T;
@@ -116,7 +125,8 @@ inline void multiply_tensors(const OperandSlot* slots, unsigned mask) {
   const auto left = operand<Left>(slots, mask, &OperandSlot::left);
   const auto right = operand<Right>(slots, mask, &OperandSlot::right);
   OperandSlot to[kSimdWidth];
-  for (unsigned m = mask; m; m &= m - 1) to[__builtin_ctz(m)].left = slots[__builtin_ctz(m)].destination;
+  for (unsigned m = mask; m; m &= m - 1)
+    to[__builtin_ctz(m)].left = slots[__builtin_ctz(m)].destination;
   const unsigned first = unsigned(__builtin_ctz(mask));
   to[first].simdgroup = slots[first].simdgroup;
   const auto destination = operand<Destination>(to, mask, &OperandSlot::left);
@@ -177,7 +187,8 @@ inline void reduce_tensors(const ReductionHow* slots, unsigned mask) {
         const LaneMap& map = _msl_lane_map;
         const int side = int(map.side), place = row % side * side + column % side;
         lane = map.lane[place];
-        i = unsigned(row / side * fragments_in(From::columns, map.side) + column / side) * map.elements +
+        i = unsigned(row / side * fragments_in(From::columns, map.side) + column / side) *
+                map.elements +
             map.element[place];
       }
       if (!(mask >> lane & 1)) continue;
@@ -203,13 +214,16 @@ namespace tensor_ops {
 
 template <matmul2d_descriptor Descriptor, class Scope, class... Arguments>
 class matmul2d {
-  static_assert(metal::is_execution_thread_v<Scope> || metal::is_execution_simdgroups_v<Scope>,
-                "matmul2d: the scope is execution_thread, execution_simdgroup or execution_simdgroups<N>");
+  static_assert(
+      metal::is_execution_thread_v<Scope> || metal::is_execution_simdgroups_v<Scope>,
+      "matmul2d: the scope is execution_thread, execution_simdgroup or execution_simdgroups<N>");
   static_assert(sizeof...(Arguments) == 0, "matmul2d: arguments behind the scope are not there");
-  static_assert(Descriptor.m > 0 && Descriptor.n > 0 && Descriptor.m < 1 << 15 && Descriptor.n < 1 << 15,
+  static_assert(Descriptor.m > 0 && Descriptor.n > 0 && Descriptor.m < 1 << 15 &&
+                    Descriptor.n < 1 << 15,
                 "matmul2d_descriptor: m and n are the size of a tile, positive numbers");
   static_assert(Descriptor.k > 0 || _msl::is_dynamic(Descriptor.k),
-                "matmul2d_descriptor: k is positive, dynamic_length_v<int> or static_cast<int>(dynamic_extent)");
+                "matmul2d_descriptor: k is positive, dynamic_length_v<int> or "
+                "static_cast<int>(dynamic_extent)");
 
   static constexpr int kSimdgroups =
       metal::is_execution_thread_v<Scope> ? 0 : int(Scope::static_size);
@@ -233,21 +247,23 @@ class matmul2d {
   template <class Left, class Right, class T, class Coordinate = int>
   using cooperative_tensor_destination_t = Matrix<T, Descriptor.m, Descriptor.n, Coordinate>;
   template <class Left, class Right, class T, class Coordinate = int>
-  using cooperative_tensor_row_reduction_destination_t =
-      metal::cooperative_tensor<T, metal::extents<Coordinate, Descriptor.m>,
-                                _msl::Reduced<_msl::Fragments<Descriptor.m, Descriptor.n, kSimdgroups>, 1>>;
+  using cooperative_tensor_row_reduction_destination_t = metal::cooperative_tensor<
+      T, metal::extents<Coordinate, Descriptor.m>,
+      _msl::Reduced<_msl::Fragments<Descriptor.m, Descriptor.n, kSimdgroups>, 1>>;
   template <class Left, class Right, class T, class Coordinate = int>
-  using cooperative_tensor_column_reduction_destination_t =
-      metal::cooperative_tensor<T, metal::extents<Coordinate, Descriptor.n>,
-                                _msl::Reduced<_msl::Fragments<Descriptor.m, Descriptor.n, kSimdgroups>, 0>>;
+  using cooperative_tensor_column_reduction_destination_t = metal::cooperative_tensor<
+      T, metal::extents<Coordinate, Descriptor.n>,
+      _msl::Reduced<_msl::Fragments<Descriptor.m, Descriptor.n, kSimdgroups>, 0>>;
 
   template <class Left, class Right, class T, class Coordinate = int>
-  cooperative_tensor_left_input_t<Left, Right, T, Coordinate> get_left_input_cooperative_tensor() const {
+  cooperative_tensor_left_input_t<Left, Right, T, Coordinate> get_left_input_cooperative_tensor()
+      const {
     input<Left, Right, T>();
     return {};
   }
   template <class Left, class Right, class T, class Coordinate = int>
-  cooperative_tensor_right_input_t<Left, Right, T, Coordinate> get_right_input_cooperative_tensor() const {
+  cooperative_tensor_right_input_t<Left, Right, T, Coordinate> get_right_input_cooperative_tensor()
+      const {
     input<Left, Right, T>();
     return {};
   }
@@ -256,14 +272,16 @@ class matmul2d {
   cooperative_tensor_left_input_t<Left, Right, T, Coordinate> get_left_input_cooperative_tensor(
       const thread metal::cooperative_tensor<S, X, L>& source) const {
     input<Left, Right, T>();
-    static_assert(!Descriptor.transpose_left, "an input made of a destination cannot be transposed");
+    static_assert(!Descriptor.transpose_left,
+                  "an input made of a destination cannot be transposed");
     return copied<cooperative_tensor_left_input_t<Left, Right, T, Coordinate>>(source);
   }
   template <class Left, class Right, class T, class Coordinate = int, class S, class X, class L>
   cooperative_tensor_right_input_t<Left, Right, T, Coordinate> get_right_input_cooperative_tensor(
       const thread metal::cooperative_tensor<S, X, L>& source) const {
     input<Left, Right, T>();
-    static_assert(!Descriptor.transpose_right, "an input made of a destination cannot be transposed");
+    static_assert(!Descriptor.transpose_right,
+                  "an input made of a destination cannot be transposed");
     return copied<cooperative_tensor_right_input_t<Left, Right, T, Coordinate>>(source);
   }
   template <class Left, class Right, class T, class S, class X, class L>
@@ -276,8 +294,10 @@ class matmul2d {
     return metal::is_same_v<S, Right> && !Descriptor.transpose_right &&
            metal::is_same_v<L, typename cooperative_tensor_right_input_t<Left, Right, T>::layout>;
   }
+  // Its elements are zeros: kernels add products to a destination that they set to nothing.
   template <class Left, class Right, class T, class Coordinate = int>
-  cooperative_tensor_destination_t<Left, Right, T, Coordinate> get_destination_cooperative_tensor() const {
+  cooperative_tensor_destination_t<Left, Right, T, Coordinate> get_destination_cooperative_tensor()
+      const {
     destination<Left, Right, T>();
     return {};
   }
@@ -297,22 +317,27 @@ class matmul2d {
     typedef _msl::OperandOf<metal::remove_cv_t<Left>> L;
     typedef _msl::OperandOf<metal::remove_cv_t<Right>> R;
     typedef _msl::OperandOf<Destination> D;
-    static_assert(L::known && R::known && D::known, "run: operands are tensors or cooperative tensors");
+    static_assert(L::known && R::known && D::known,
+                  "run: operands are tensors or cooperative tensors");
     matrices<Left>(), matrices<Right>(), matrices<Destination>();
     values<typename L::value_type, typename R::value_type, typename D::value_type>();
-    if constexpr (L::cooperative) same<L, cooperative_tensor_left_input_t<typename L::value_type, int, int>>();
-    if constexpr (R::cooperative) same<R, cooperative_tensor_right_input_t<int, typename R::value_type, int>>();
+    if constexpr (L::cooperative)
+      same<L, cooperative_tensor_left_input_t<typename L::value_type, int, int>>();
+    if constexpr (R::cooperative)
+      same<R, cooperative_tensor_right_input_t<int, typename R::value_type, int>>();
     if constexpr (D::cooperative)
       same<D, cooperative_tensor_destination_t<int, int, typename D::value_type>>();
     if constexpr (L::cooperative || R::cooperative) fixed();
     using Slot = _msl::OperandSlot;
-    constexpr auto work = &_msl::multiply_tensors<Descriptor, metal::remove_cv_t<Left>,
-                                                  metal::remove_cv_t<Right>, Destination, kSimdgroups>;
+    constexpr auto work =
+        &_msl::multiply_tensors<Descriptor, metal::remove_cv_t<Left>, metal::remove_cv_t<Right>,
+                                Destination, kSimdgroups>;
     Slot slot{&left, &right, &to, 0};
     if constexpr (kSimdgroups == 0) {
       work(&slot, 1);
     } else {
-      if constexpr (kSimdgroups > 1) slot.simdgroup = _msl_simdgroup_number() % unsigned(kSimdgroups);
+      if constexpr (kSimdgroups > 1)
+        slot.simdgroup = _msl_simdgroup_number() % unsigned(kSimdgroups);
       _msl::put(_msl_slot(), slot);
       _msl_simd(site, &_msl::with_slots<Slot, work>);
     }
@@ -330,8 +355,10 @@ class matmul2d {
                   "matmul2d: Metal 4 has no product of elements of these types into this type");
   }
   static constexpr void fixed() {
-    static_assert(kSimdgroups == 1, "cooperative tensors as inputs need the scope execution_simdgroup");
-    static_assert(!_msl::is_dynamic(Descriptor.k), "cooperative tensors as inputs need a k that is a number");
+    static_assert(kSimdgroups == 1,
+                  "cooperative tensors as inputs need the scope execution_simdgroup");
+    static_assert(!_msl::is_dynamic(Descriptor.k),
+                  "cooperative tensors as inputs need a k that is a number");
   }
   template <class Left, class Right, class T>
   static constexpr void input() {
@@ -364,8 +391,9 @@ inline void reduce_rows(thread metal::cooperative_tensor<T, X, L>& source,
                         thread metal::cooperative_tensor<T, Y, M>& destination,
                         reduction_operation op = reduction_operation::sum,
                         T identity = reduction_operation_identity<T>::sum_identity, MSL_SITE) {
-  static_assert(_msl::maps_elements<M, L> && L::rank == 2 && M::length == L::rows,
-                "reduce_rows: the destination is of get_row_reduction_destination_cooperative_tensor");
+  static_assert(
+      _msl::maps_elements<M, L> && L::rank == 2 && M::length == L::rows,
+      "reduce_rows: the destination is of get_row_reduction_destination_cooperative_tensor");
   typedef metal::cooperative_tensor<T, X, L> Source;
   typedef metal::cooperative_tensor<T, Y, M> Destination;
   const _msl::ReductionHow how{&source, &destination, op, float(identity)};
@@ -373,7 +401,8 @@ inline void reduce_rows(thread metal::cooperative_tensor<T, X, L>& source,
     _msl::reduce_tensors<Source, Destination, 1>(&how, 1);
   } else {
     _msl::put(_msl_slot(), how);
-    _msl_simd(site, &_msl::with_slots<_msl::ReductionHow, &_msl::reduce_tensors<Source, Destination, 1>>);
+    _msl_simd(site,
+              &_msl::with_slots<_msl::ReductionHow, &_msl::reduce_tensors<Source, Destination, 1>>);
   }
 }
 template <class T, class X, class Y, class L, class M>
@@ -391,7 +420,8 @@ inline void reduce_columns(thread metal::cooperative_tensor<T, X, L>& source,
     _msl::reduce_tensors<Source, Destination, 0>(&how, 1);
   } else {
     _msl::put(_msl_slot(), how);
-    _msl_simd(site, &_msl::with_slots<_msl::ReductionHow, &_msl::reduce_tensors<Source, Destination, 0>>);
+    _msl_simd(site,
+              &_msl::with_slots<_msl::ReductionHow, &_msl::reduce_tensors<Source, Destination, 0>>);
   }
 }
 template <class T, class X, class L, class U, class Y, class M>

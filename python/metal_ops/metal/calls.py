@@ -193,7 +193,9 @@ _OF_COOPERATIVE_TENSORS = ("matmul2d", "cooperative_tensor", "cooperative_tensor
 def _synchronises(function: Any) -> bool:
     name = function.spelling
     if (
-        name.startswith(("simd_", "quad_", "simdgroup_", "__metal_simd_"))
+        name.startswith(
+            ("simd_", "quad_", "simdgroup_", "__metal_simd_", "__metal_get_thread_index")
+        )
         or name == "threadgroup_barrier"
     ):
         return True

@@ -261,6 +261,11 @@ def gpu_text(file: str, options: Options, text: str | None, gpu_target: str) -> 
     """PTX of one .metal file, from the cache where it is."""
     defines = options.language_defines("NVPTX") + gpu.defines(gpu_target)
     flat = _flat(file, text, options, defines)
+    if tensors.used(flat, options.std):
+        raise CompileError(
+            f"{file}:1:1: error: tensors of Metal 4 run on processors here, and not on NVIDIA GPUs ({gpu_target}); compile "
+            "the file without --gpu, or set HOSTMETAL_DEVICE=cpu"
+        )
     target = options.target or toolchain.default_target()
     flags = gpu.flags(gpu_target, options.fast_math)
     key = toolchain.cache_key(
@@ -272,8 +277,7 @@ def gpu_text(file: str, options: Options, text: str | None, gpu_target: str) -> 
         return kept.decode()
     front = toolchain.code_flags(target, options.fast_math)
     with tempfile.TemporaryDirectory(prefix="metal-") as folder:
-        front += options.code_flags(flat)
-        prelude = toolchain.prelude_of(front, Path(folder))
+        prelude = toolchain.prelude(target, options.fast_math, Path(folder))
         front += ["-include-pch", str(prelude), *options.warnings]
         source, reflection, _ = _reflect(flat, file, options, front, defines)
     ptx = gpu.compile_text(source.text, reflection, gpu_target, options.fast_math)

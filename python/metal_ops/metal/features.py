@@ -59,6 +59,12 @@ NAMES = {
         calculate_clamped_lod calculate_unclamped_lod""".split(), _FRAGMENTS
     ),
     **dict.fromkeys("tensor tensor_ops mpp extents dextents tensor_inline tensor_handle cooperative_tensor".split(), _TENSORS),
+    "convolution2d": f"convolutions of tensors are {_NOT}; write the sum over windows as products (matmul2d)",
+    "packed_numeric_type": f"packed formats of numbers are {_NOT}; unpack them yourself",
+    **dict.fromkeys(
+        "execution_dsimdgroups execution_dthreads".split(),
+        f"scopes of a size that is known at run time are {_NOT}; use execution_simdgroups<N>",
+    ),
     "reduction": f"samplers of Metal 4 are {_NOT}",
     **dict.fromkeys("atomic_min atomic_max".split(), f"64-bit atomics on textures are {_NOT}"),
 }  # fmt: skip

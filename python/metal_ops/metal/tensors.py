@@ -19,7 +19,7 @@ from .errors import CompileError
 SINCE = (4, 0)
 VARIABLE = "HOSTMETAL_LANE_MAP"
 # Descriptors of products are arguments of templates, and tensors have subscripts of several indices.
-FLAGS = ("-std=gnu++23", "-fno-char8_t", "-D_MSL_TENSORS")
+FLAGS = ("-std=gnu++23", "-fno-char8_t", "-Wno-c99-designator", "-D_MSL_TENSORS")
 LANES = 32
 
 _NAMES = re.compile(
@@ -87,7 +87,10 @@ class LaneMap:
         first = self.places[0]
         parts = [
             *(self.side, len(first), self.rows, self.columns),
-            *(_table([[place[axis] for place in of_lane] for of_lane in self.places]) for axis in (0, 1)),
+            *(
+                _table([[place[axis] for place in of_lane] for of_lane in self.places])
+                for axis in (0, 1)
+            ),
             *(_numbers(lane), _numbers(element)),
             *(_numbers(_order([place[axis] for place in first])) for axis in (0, 1)),
         ]

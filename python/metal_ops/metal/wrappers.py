@@ -27,6 +27,9 @@ _SOME = """#undef kernel
 """
 
 
+BY_VALUE = ("TEXTURE", "SAMPLER", "TABLE", "TENSOR")  # kinds of arguments that are no addresses
+
+
 @dataclass
 class Wrappers:
     """The wrappers of one source.
@@ -159,7 +162,7 @@ def _code(number: int, kernel: Kernel, told: bool, reflection: Reflection) -> st
             continue
         argument = by_position[i]
         inner.append(f"_msl_{i}")
-        if argument.kind in ("TEXTURE", "SAMPLER", "TABLE"):
+        if argument.kind in BY_VALUE:
             members.append(f"_msl_P<{i}> _msl_a{i};\n")
             made = (
                 "sampler" if argument.kind == "SAMPLER" else f"{argument.kind.lower()}<_msl_P<{i}>>"
@@ -236,7 +239,7 @@ def _arguments(number: int, kernel: Kernel, constants: dict[str, int]) -> str:
                 )
             enabled = constants[name]
         size, alignment = "0u", "0u"
-        if a.kind not in ("TEXTURE", "SAMPLER", "TABLE"):
+        if a.kind not in BY_VALUE:
             pointee = f"_msl::plain<_msl::pointee<_msl_K{number}::_msl_P<{a.position}>>>"
             size, alignment = f"_msl::size_of<{pointee}>", f"_msl::align_of<{pointee}>"
         name = _string(a.name)

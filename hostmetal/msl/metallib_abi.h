@@ -213,8 +213,8 @@ typedef struct metallib_sampler {
 
 /* A tensor of the host: what its gpuResourceID is the address of, and a tensor_handle holds. */
 typedef struct metallib_tensor {
-  void* address; /* of the first element */
-  uint32_t data_type, rank; /* MTLTensorDataType; 1 to METALLIB_MAX_TENSOR_RANK */
+  void* address;                    /* of the first element */
+  uint32_t data_type, rank;         /* MTLTensorDataType; 1 to METALLIB_MAX_TENSOR_RANK */
   int64_t extents[16], strides[16]; /* the innermost dimension first; strides in elements */
 } metallib_tensor;
 

@@ -211,7 +211,7 @@ typedef struct metallib_sampler {
   uint8_t reserved[3];
 } metallib_sampler;
 
-/* A tensor of the host: what its gpuResourceID is the address of, and a tensor_handle holds. */
+/* A tensor of the host: its gpuResourceID, and a tensor_handle, is the address of one. */
 typedef struct metallib_tensor {
   void* address;                    /* of the first element */
   uint32_t data_type, rank;         /* MTLTensorDataType; 1 to METALLIB_MAX_TENSOR_RANK */

@@ -76,7 +76,7 @@ MTL_EXPORT
 
 @protocol MTLTensor <MTLResource>
 @property(readonly) MTLResourceID gpuResourceID;
-// Of a tensor over a buffer; else nil, 0 and nil.
+// The buffer below; nil, 0 and nil without one.
 @property(nullable, readonly) id<MTLBuffer> buffer;
 @property(readonly) NSUInteger bufferOffset;
 @property(nullable, readonly) MTLTensorExtents* strides;

@@ -69,7 +69,7 @@ struct Fragments {
   static Index mine(unsigned i) { return at(simdgroup(), lane(), i); }
 };
 
-// The results of reductions of rows (Of = 1) or columns (0) of such a matrix: each lane has those of all rows, or columns, in which it
+// The results of reductions of rows (Of is 1) or columns: each lane has those of all rows, or columns, in which it
 // has elements.
 template <class Matrix, int Of>
 struct Reduced {

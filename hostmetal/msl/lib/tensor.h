@@ -197,7 +197,7 @@ struct Handle : TensorTypes<ElementType, Extents> {
   constant metallib_tensor* _described;
 };
 
-// What both can do. `Slice`: the type of a slice with given extents.
+// Accesses and slices, of both. `Slice`: the type of a slice with given extents.
 template <class Base, template <class> class Slice>
 struct TensorAccess : Base {
   using Base::Base;
@@ -341,7 +341,7 @@ constexpr bool has_tensor_offset_v = has_tensor_offset<T>::value;
 }  // namespace metal
 
 namespace _msl {
-// A kernel's argument: the address of what the host says of it.
+// The argument of a kernel: the address of its description.
 template <class T, class Launch>
 inline T tensor(Launch l, unsigned index) {
   return T(l->buffers[index].address);

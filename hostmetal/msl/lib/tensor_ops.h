@@ -95,7 +95,7 @@ constexpr bool multiplies() {
   }
 }
 
-// What a lane tells the one that computes.
+// The operands of a lane, for the one that computes.
 struct OperandSlot {
   const void* left;
   const void* right;
@@ -144,7 +144,7 @@ inline void multiply_tensors(const OperandSlot* slots, unsigned mask) {
                                 rows, columns, depth);
       });
 }
-// Of a simdgroup's slots: the work of all of its lanes.
+// The work of all lanes, by a simdgroup's slots.
 template <class Slot, void (*work)(const Slot*, unsigned)>
 void with_slots(Slots slots, unsigned mask) {
   Slot all[kSimdWidth];

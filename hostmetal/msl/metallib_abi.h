@@ -70,6 +70,7 @@ enum {
   METALLIB_FIRST_SAMPLER = METALLIB_FIRST_TEXTURE + METALLIB_MAX_TEXTURES,
   METALLIB_MAX_BINDINGS = METALLIB_FIRST_SAMPLER + METALLIB_MAX_SAMPLERS,
   METALLIB_MAX_LEVELS = 16, /* mipmap levels of a texture */
+  METALLIB_MAX_TENSOR_RANK = 16,
 };
 
 /* ---- reflection
@@ -83,6 +84,7 @@ enum metallib_argument_kind {
   METALLIB_SAMPLER = 4,     /* sampler by value: setSamplerState:atIndex: */
   METALLIB_TABLE = 5,       /* visible_function_table by value, among the buffers: addresses of
                                functions, 0 for none */
+  METALLIB_TENSOR = 6,      /* a tensor_handle by value, among the buffers: its metallib_tensor */
 };
 
 enum metallib_argument_flags {
@@ -208,6 +210,13 @@ typedef struct metallib_sampler {
   uint8_t compare; /* MTLCompareFunction: 0 never, 1 less, ... 7 always */
   uint8_t reserved[3];
 } metallib_sampler;
+
+/* A tensor of the host: its gpuResourceID, and a tensor_handle, is the address of one. */
+typedef struct metallib_tensor {
+  void* address;                    /* of the first element */
+  uint32_t data_type, rank;         /* MTLTensorDataType; 1 to METALLIB_MAX_TENSOR_RANK */
+  int64_t extents[16], strides[16]; /* the innermost dimension first; strides in elements */
+} metallib_tensor;
 
 /* One entry for each of kernel->constants, in that order. */
 typedef struct metallib_constant_value {

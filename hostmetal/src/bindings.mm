@@ -76,6 +76,11 @@ Failure Unfit(const Bindings& bound, const HMComputePipelineState* pipeline, uin
                                     Number(a.index) + ") '" + a.name + "' " + wrong};
     }
     const auto name = [&] { return "buffer(" + Number(a.index) + ") '" + a.name + "' "; };
+    if (a.kind == METALLIB_TENSOR) {
+      return {kInvalidResource,
+              name() + "is a tensor, which this encoder cannot bind; put its gpuResourceID into an "
+                       "argument buffer, a struct with the tensor"};
+    }
     if (!binding.address) {
       return {kInvalidResource, name() + "is not bound"};
     }

@@ -1,6 +1,7 @@
 // MTLBuffer.
 #include "hostmetal/src/buffer.h"
 #include "hostmetal/include/hostmetal.h"
+#include "hostmetal/src/tensor.h"
 #include "hostmetal/src/texture.h"
 
 id<MTLBuffer> hostmetal_new_buffer_over(id<MTLDevice> processor, void* memory, NSUInteger length) {
@@ -107,6 +108,15 @@ bool hostmetal_fill(id<MTLBuffer> to, NSUInteger offset, uint8_t value, NSUInteg
                                     offset:(NSUInteger)offset
                                bytesPerRow:(NSUInteger)bytesPerRow {
   return [HMTexture newOver:self descriptor:descriptor offset:offset bytesPerRow:bytesPerRow];
+}
+- (id<MTLTensor>)newTensorWithDescriptor:(MTLTensorDescriptor*)descriptor
+                                  offset:(NSUInteger)offset
+                                   error:(NSError**)error {
+  return [HMTensor newForDevice:_device
+                     descriptor:descriptor
+                         buffer:self
+                         offset:offset
+                          error:error];
 }
 - (id<MTLHeap>)heap {
   return _heap;

@@ -19,6 +19,7 @@
 #include "hostmetal/src/pipeline.h"
 #include "hostmetal/src/queue.h"
 #include "hostmetal/src/residency_set.h"
+#include "hostmetal/src/tensor.h"
 #include "hostmetal/src/texture.h"
 
 using hostmetal::Failure;
@@ -361,6 +362,13 @@ bool Exists(const std::string& path) {
   buffer->_borrowed = YES;
   _allocated.fetch_add(length, std::memory_order_relaxed);
   return buffer;
+}
+
+- (id<MTLTensor>)newTensorWithDescriptor:(MTLTensorDescriptor*)descriptor error:(NSError**)error {
+  return [HMTensor newForDevice:self descriptor:descriptor buffer:nil offset:0 error:error];
+}
+- (MTLSizeAndAlign)tensorSizeAndAlignWithDescriptor:(MTLTensorDescriptor*)descriptor {
+  return [HMTensor sizeAndAlign:descriptor];
 }
 
 - (id<MTLHeap>)newHeapWithDescriptor:(MTLHeapDescriptor*)descriptor {

@@ -30,6 +30,8 @@ NSUInteger Kind(const metallib_argument& a) {
       return MTLBindingTypeSampler;
     case METALLIB_TABLE:
       return MTLBindingTypeVisibleFunctionTable;
+    case METALLIB_TENSOR:
+      return MTLBindingTypeTensor;
     default:
       return MTLBindingTypeBuffer;
   }

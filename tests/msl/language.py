@@ -1,4 +1,4 @@
-"""The Metal Shading Language, feature by feature, in the order of its specification's table of contents (3.2, compute).
+"""The Metal Shading Language, feature by feature, in the order of its specification's table of contents (4.0, compute).
 
 tests/msl/test_language.py compiles and runs every row; docs/metal-language.md is generated from this table.
 """
@@ -19,7 +19,8 @@ class Feature(NamedTuple):
       before: The text before the kernel.
       args: more kernel arguments, e.g. textures (the test binds one of each kind) and positions.
       threads: size of the grid, one threadgroup.
-      plan: refused and not planned: for rendering, ray tracing or tensors.
+      plan: refused and not planned: for rendering or ray tracing.
+      since: the version of the language that has it, if that is above 3.2; it is compiled for that then.
     """
 
     name: str
@@ -30,6 +31,7 @@ class Feature(NamedTuple):
     args: str = ""
     threads: int = 1
     plan: bool = True
+    since: tuple[int, int] = (3, 2)
 
 
 def _never(name: str, before: str, says: str, code: str = "", args: str = "") -> Feature:
@@ -53,6 +55,7 @@ SECTIONS: dict[str, list[Feature]] = {
         F("virtual functions", before="struct S { virtual float f() { return 1; } };", says="virtual functions are not supported in Metal"),
         F("exceptions", "throw 1;", says="exceptions ('throw', 'try') are not supported in Metal"),
         F("pointers to functions", "float (*p)(float) = f; out[0] = p(1);", before="float f(float x) { return x; }", says="pointers to functions are not supported in Metal"),
+        F("a function by another name: `auto g = f<3>;` in a function", "auto g = f<3>; out[0] = g(2);", [6], before="template <int n> float f(float x) { return n * x; }"),
         F("C and C++ standard headers", before="#include <vector>", says="Metal has no C or C++ standard library; use <metal_stdlib>"),
         F("templates, overloads, `constexpr`, `if constexpr`, fold expressions, structured bindings", "auto [a, b] = P{1, 2}; out[0] = sum(a, b, 3); out[1] = C<4>::value;", [6, 24], before="struct P { int a, b; }; template <class... A> int sum(A... x) { return (x + ...); } template <int n> struct C { static constexpr constant int value = n * C<n - 1>::value; }; template <> struct C<0> { static constexpr constant int value = 1; };"),
     ],
@@ -362,9 +365,18 @@ SECTIONS: dict[str, list[Feature]] = {
         F("`%s`, `%n`, `%@` in a format", 'os_log_default.log("%s", 3);', says="os_log: Metal has no %s; write the text into the format, or log a number"),
     ],
     "Metal 4": [
-        _never("`tensor<T, extents>`, `tensor_ops`", "void f(tensor<device half, dextents<int, 2>> t) {}", "'tensor': the tensors of Metal 4 are not supported by this compute compiler"),
+        F("tensors in a source of Metal 3.2", "void f(tensor<device half, dextents<int, 2>> t) {}", says="'tensor': tensors need Metal 4.0 (-std=metal4.0)"),
+        F("`tensor_inline` over a pointer, with `dextents` or `extents`, with strides; `[]`, `get_extent`, `get_stride`", "auto x = tensor(out, dextents<int, 2>(3, 2)); x[1, 1] = 5; auto y = tensor(out + 1, extents<int, 2, dynamic_extent>(2), array<int, 2>{1, 4}); y[0, 1] = 7; out[0] = x[array<int, 2>{1, 1}] + x.get_extent(1) + x.get_stride(1); out[1] = y.get_extent(0) * 10 + y.get_stride(1);", [10, 24, 0, 0, 5, 7], since=(4, 0)),
+        F("slices, with and without extents, and tensors in `threadgroup` memory", "threadgroup float t[12]; auto x = tensor(t, dextents<int, 2>(4, 3)); auto s = x.slice(1, 1); auto f = x.slice<2, 2>(1, 0); s[2, 1] = 3; out[0] = t[11]; out[1] = s.get_extent(0) * 10 + s.get_extent(1); out[2] = f.get_static_extent(0); out[3] = is_tensor_inline_v<decltype(f)>;", [3, 32, 2, 1], since=(4, 0)),
+        F("`tensor_handle` as an argument of the kernel and in a struct in a buffer; slices of it have the tag `tensor_offset`", "typedef decltype(x) T; out[0] = sizeof(T); out[1] = T::get_rank(); out[2] = has_tensor_offset_v<decltype(x.slice(0, 0))>; out[3] = sizeof(H);", [8, 2, 1, 16], since=(4, 0), before="struct H { tensor<device half, dextents<int, 2>> t; float f; };", args=", tensor<device float, dextents<int, 2>> x [[buffer(6)]]"),
+        F("`matmul2d` in one thread, a simdgroup or several; tiles, a `k` that is dynamic, transposes, both modes", "auto a = tensor(out, dextents<int, 2>(4, 4)), c = tensor(out + 16, dextents<int, 2>(4, 4)); for (int k = i; k < 16; k += 32) a[k % 4, k / 4] = k % 5; simdgroup_barrier(mem_flags::mem_device); mpp::tensor_ops::matmul2d<mpp::tensor_ops::matmul2d_descriptor(4, 4, mpp::tensor_ops::dynamic_length_v<int>, false, true), execution_simdgroup> op; op.run(a, a, c); simdgroup_barrier(mem_flags::mem_device); if (i == 0) out[0] = c[0, 0] * 10 + c[1, 0];", [148], threads=32, since=(4, 0)),
+        F("`cooperative_tensor` as destination and operand: `get_capacity`, `is_valid_element`, `get_multidimensional_index`, iterators, `load`, `store`", "using namespace mpp::tensor_ops; auto a = tensor(out, dextents<int, 2>(4, 4)); matmul2d<matmul2d_descriptor(4, 4, 4), execution_simdgroup> op; auto c = op.get_destination_cooperative_tensor<decltype(a), decltype(a), float>(); for (auto it = c.begin(); it != c.end(); ++it) { auto at = it.get_multidimensional_index(); *it = at[0] + 10 * at[1]; } c.store(a);", [0, 1, 2, 3, 10, 11], threads=32, since=(4, 0)),
+        F("`reduce_rows`, `reduce_columns`, `map_iterator`, `is_iterator_compatible`, in the scope of one simdgroup", "using namespace mpp::tensor_ops; auto a = tensor(out, dextents<int, 2>(4, 4)); matmul2d<matmul2d_descriptor(4, 4, 4), execution_simdgroup> op; auto c = op.get_destination_cooperative_tensor<decltype(a), decltype(a), float>(); auto r = op.get_row_reduction_destination_cooperative_tensor<decltype(a), decltype(a), float>(); for (auto it = c.begin(); it != c.end(); ++it) *it = it.is_valid_element() ? it.get_multidimensional_index()[1] : 0; reduce_rows(c, r); for (auto it = c.begin(); it != c.end(); ++it) *it = *r.map_iterator(it); c.store(a);", [0, 0, 0, 0, 4, 4], threads=32, since=(4, 0)),
+        F("reductions over several simdgroups", "mpp::tensor_ops::matmul2d<mpp::tensor_ops::matmul2d_descriptor(4, 4, 4), execution_simdgroups<2>> op; typedef tensor<device float, dextents<int, 2>> T; auto r = op.get_row_reduction_destination_cooperative_tensor<T, T, float>(); out[0] = r.get_capacity();", says="reductions of a matrix over several simdgroups are not there: use execution_simdgroup", since=(4, 0)),
+        F("scopes of a size that is known at run time", "execution_dsimdgroups s; out[0] = sizeof(s);", says="'execution_dsimdgroups': scopes of a size that is known at run time are not supported by this compute compiler", since=(4, 0)),
+        F("`int4b_format`, `metal_fp8_e4m3_format` and the other packed formats", "tensor<device int4b_format, dextents<int, 2>, tensor_inline> t; out[0] = sizeof(t);", says="tensor: packed formats of numbers are not supported by this compute compiler", since=(4, 0)),
+        F("`convolution2d`", "typedef mpp::tensor_ops::convolution2d<1> T; out[0] = sizeof(T);", says="'convolution2d': convolutions of tensors are not supported by this compute compiler", since=(4, 0)),
+        F("`vec<T, n>` of 5 to 32 components", "vec<float, 8> v(2.0f), w = v * 3.0f + v; w[7] = 1; out[0] = w[6]; out[1] = w[7]; out[2] = sizeof(w);", [8, 1, 32], since=(4, 0)),
         F("sampler `reduction`", "constexpr sampler s(reduction::maximum); out[0] = 1;", says="'reduction': samplers of Metal 4 are not supported by this compute compiler"),
-        _never("`<MetalPerformancePrimitives/MetalPerformancePrimitives.h>`", "#include <MetalPerformancePrimitives/MetalPerformancePrimitives.h>\n", "'MetalPerformancePrimitives/MetalPerformancePrimitives.h': the tensors of Metal 4 are not supported by this compute compiler"),
-        _never("`mpp::tensor_ops::matmul2d`", "using namespace mpp;", "'mpp': the tensors of Metal 4 are not supported by this compute compiler"),
     ],
 }  # fmt: skip

@@ -181,7 +181,7 @@ WRONG = {
     ("nothing.metal",): "no such file or directory: 'nothing.metal'",
     ("-o", "x.metallib"): "no input files",
     ("a.metal", "-o"): "argument to '-o' is missing",
-    ("a.metal", "-std=metal9.9"): "this compiler knows Metal up to 3.2",
+    ("a.metal", "-std=metal9.9"): "this compiler knows Metal up to 4.0",
     ("a.metal", "-std=c++17"): "expected metal2.0",
     ("a.metal", "--frobnicate"): "unknown option '--frobnicate'",
     (

@@ -8,7 +8,7 @@ import re
 import numpy as np
 import pytest
 
-from metal_ops.metal.launch import Sampler, Texture
+from metal_ops.metal.launch import Kernel, Sampler, Texture
 
 from .language import SECTIONS, Feature
 from .shaders import library, messages
@@ -22,6 +22,8 @@ THERE = [name for name, row in ROWS.items() if not row.says]
 # Rows that belong to a whole file: kernels by name, function constants by index, includes.
 ALONE = [n for n in THERE if re.search(r"function_constant|kernel|#include", ROWS[n].before)]
 STD = (3, 2)
+STD_4 = (4, 0)
+WITH_TENSORS = "// dextents: with the tensors' part of the library, which is of a later C++\n"
 
 
 def _kernel(name: str, row: Feature) -> str:
@@ -42,7 +44,13 @@ def _namespace(name: str) -> str:
 
 @pytest.fixture(scope="module")
 def together():
-    return library("".join(_namespace(n) for n in THERE if n not in ALONE), std=STD)
+    names = [n for n in THERE if n not in ALONE and ROWS[n].since <= STD]
+    return library("".join(map(_namespace, names)), std=STD)
+
+
+@pytest.fixture(scope="module")
+def together_4():
+    return library("".join(_namespace(n) for n in THERE if ROWS[n].since == STD_4), std=STD_4)
 
 
 def _pixels(dtype: type, *shape: int) -> np.ndarray:
@@ -75,14 +83,7 @@ def _textures() -> dict[int, Texture]:
     }
 
 
-@pytest.mark.parametrize("name", THERE)
-def test_there(name: str, request):
-    row = ROWS[name]
-    if name in ALONE:
-        kernel = library(_source(name), std=STD)["k"]
-    else:
-        together = request.getfixturevalue("together")
-        kernel = together["k_row_" + re.sub(r"\W", "_", name)]
+def _run(kernel: Kernel, row: Feature) -> None:
     out = np.zeros(32, np.float32)
     scratch = {index: np.zeros(64, np.float32) for index in range(1, 6)}
     kernel.run(
@@ -99,10 +100,32 @@ def test_there(name: str, request):
     )
 
 
+@pytest.mark.parametrize("name", [n for n in THERE if ROWS[n].since <= STD])
+def test_there(name: str, request):
+    if name in ALONE:
+        kernel = library(_source(name), std=STD)["k"]
+    else:
+        kernel = request.getfixturevalue("together")["k_row_" + re.sub(r"\W", "_", name)]
+    _run(kernel, ROWS[name])
+
+
+@pytest.mark.parametrize("name", [n for n in THERE if ROWS[n].since == STD_4])
+def test_there_in_metal_4(name: str, together_4):
+    _run(together_4["k_row_" + re.sub(r"\W", "_", name)], ROWS[name])
+
+
+@pytest.mark.slow("compiles all rows once more")
+def test_all_in_metal_4():
+    names = [n for n in THERE if n not in ALONE]
+    together = library(WITH_TENSORS + "".join(map(_namespace, names)), std=STD_4)
+    for name in names:
+        _run(together["k_row_" + re.sub(r"\W", "_", name)], ROWS[name])
+
+
 @pytest.mark.parametrize("name", [n for n in ROWS if n not in THERE])
 def test_refused(name: str):
     row = ROWS[name]
-    said = messages(_source(name), std=STD)
+    said = messages(_source(name), std=max(STD, row.since))
     assert row.says in said, f"{row.name}\n{said or 'accepted'}"
     if not row.plan or "this compute compiler" in row.says:
         assert len(re.findall(r"^\S+: (?:fatal )?error: ", said, re.M)) == 1, said

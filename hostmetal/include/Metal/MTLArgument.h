@@ -88,6 +88,7 @@ typedef NS_ENUM(NSInteger, MTLBindingType) {
   MTLBindingTypeTexture = 2,
   MTLBindingTypeSampler = 3,
   MTLBindingTypeVisibleFunctionTable = 24,
+  MTLBindingTypeTensor = 37,
 };
 
 typedef NS_ENUM(NSUInteger, MTLArgumentType) {

@@ -4,6 +4,7 @@
 #define HOSTMETAL_MTLBUFFER_H_
 
 #import <Metal/MTLResource.h>
+#import <Metal/MTLTensor.h>
 #import <Metal/MTLTexture.h>
 
 NS_ASSUME_NONNULL_BEGIN
@@ -24,6 +25,11 @@ NS_ASSUME_NONNULL_BEGIN
 - (nullable id<MTLTexture>)newTextureWithDescriptor:(MTLTextureDescriptor*)descriptor
                                              offset:(NSUInteger)offset
                                         bytesPerRow:(NSUInteger)bytesPerRow;
+// A tensor of the buffer's bytes; an error where it does not fit.
+- (nullable id<MTLTensor>)newTensorWithDescriptor:(MTLTensorDescriptor*)descriptor
+                                           offset:(NSUInteger)offset
+                                            error:(__autoreleasing NSError* _Nullable* _Nullable)
+                                                      error;
 
 @end
 

@@ -8,6 +8,7 @@
 #import <Metal/MTLLibrary.h>
 #import <Metal/MTLPixelFormat.h>
 #import <Metal/MTLResource.h>
+#import <Metal/MTLTensor.h>
 #import <Metal/MTLTypes.h>
 #include <dispatch/dispatch.h>
 
@@ -250,6 +251,13 @@ MTL_EXPORT
                       length:(NSUInteger)length
                      options:(MTLResourceOptions)options
                  deallocator:(void (^_Nullable)(void* pointer, NSUInteger length))deallocator;
+
+// Zero-filled, of elements one behind the other.
+- (nullable id<MTLTensor>)newTensorWithDescriptor:(MTLTensorDescriptor*)descriptor
+                                            error:(__autoreleasing NSError* _Nullable* _Nullable)
+                                                      error;
+// 0 and 0 for a descriptor of which no tensor can be made.
+- (MTLSizeAndAlign)tensorSizeAndAlignWithDescriptor:(MTLTensorDescriptor*)descriptor;
 
 // Zero-filled. nil for a format, type or size that this device does not have.
 - (nullable id<MTLTexture>)newTextureWithDescriptor:(MTLTextureDescriptor*)descriptor;

@@ -37,6 +37,7 @@
 #import <Metal/MTLResidencySet.h>
 #import <Metal/MTLResource.h>
 #import <Metal/MTLSampler.h>
+#import <Metal/MTLTensor.h>
 #import <Metal/MTLTexture.h>
 #import <Metal/MTLTypes.h>
 #import <Metal/MTLVisibleFunctionTable.h>

@@ -13,6 +13,7 @@
 inline float __metal_ldexp(float a, int k, int = 0) { return metal::ldexp(a, k); }
 inline float __metal_frexp(float a, thread int* exponent) { return metal::frexp(a, *exponent); }
 inline ushort __metal_get_simdgroup_size(ushort) { return 32; }
+inline ushort __metal_get_thread_index_in_simdgroup(ushort) { return ushort(_msl_lane()); }
 inline float __metal_simd_xor(float x) { return as_type<float>(metal::simd_xor(as_type<uint>(x))); }
 template <class T>
 inline T __metal_simd_xor(T x) {

@@ -352,6 +352,10 @@ void simdgroup_fiber(metallib_transfer t) {
 }
 }  // namespace
 
+MSL_HIDDEN unsigned _msl_simdgroup_number() {
+  return tls_group ? tls_group->current / kLanes : tls_simdgroups->current;
+}
+
 MSL_HIDDEN void _msl_simdgroup_barrier() {
   Simdgroups* g = tls_simdgroups;
   if (g->n == 1) return;  // which may be on no fiber
@@ -387,7 +391,9 @@ MSL_HIDDEN void _msl_run_simdgroups(const metallib_launch* l, unsigned long firs
     g->n = (n_threads + kLanes - 1) / kLanes;
     // No thread waits: no switches, unless the worker's own stack is too small.
     if ((!barriers || g->n == 1) && stack_bytes <= kOwnStack) {
-      for (unsigned i = 0; i < g->n; ++i) body(arguments, g->position, i);
+      for (g->current = 0; g->current < g->n; ++g->current)
+        body(arguments, g->position, g->current);
+      g->current = kMainSimdgroup;
       continue;
     }
     g->ready = g->n == kLanes ? ~0u : (1u << g->n) - 1;

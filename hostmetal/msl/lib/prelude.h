@@ -6,6 +6,9 @@
 #include "internals.h"
 #include "log.h"
 #include "runtime.h"
+#ifdef _MSL_TENSORS  // sources of Metal 4 that name tensors
+#include "tensor_ops.h"
+#endif
 
 // <simd/simd.h>'s names for types shared with the host.
 #define MSL_SIMD_NAMES(name)        \

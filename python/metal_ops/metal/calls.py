@@ -186,14 +186,23 @@ class Calls:
         return found
 
 
+# Their functions ask for the lane, or wait for the others.
+_OF_COOPERATIVE_TENSORS = ("matmul2d", "cooperative_tensor", "cooperative_tensor_iterator")
+
+
 def _synchronises(function: Any) -> bool:
     name = function.spelling
     if (
-        name.startswith(("simd_", "quad_", "simdgroup_", "__metal_simd_"))
+        name.startswith(
+            ("simd_", "quad_", "simdgroup_", "__metal_simd_", "__metal_get_thread_index")
+        )
         or name == "threadgroup_barrier"
     ):
         return True
-    return "simdgroup_matrix" in function.type.spelling
+    parent = function.semantic_parent
+    if parent is not None and parent.spelling in _OF_COOPERATIVE_TENSORS:
+        return True
+    return "simdgroup_matrix" in function.type.spelling or name in ("reduce_rows", "reduce_columns")
 
 
 def _logs(function: Any) -> bool:

@@ -302,11 +302,11 @@ def _std(name: str) -> tuple[int, int]:
     match = re.fullmatch(r"(?:(?:macos-|ios-|osx-)?metal)(\d)\.(\d)", name)
     if not match:
         raise CompileError(
-            f"metal: error: invalid value '{name}' in '-std={name}'; expected metal2.0 ... metal3.2"
+            f"metal: error: invalid value '{name}' in '-std={name}'; expected metal2.0 ... metal4.0"
         )
     version = int(match.group(1)), int(match.group(2))
-    if not (1, 0) <= version <= (3, 2):
-        raise CompileError(f"metal: error: -std={name}: this compiler knows Metal up to 3.2")
+    if not (1, 0) <= version <= (4, 0):
+        raise CompileError(f"metal: error: -std={name}: this compiler knows Metal up to 4.0")
     return version
 
 

@@ -8,7 +8,7 @@ import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from . import cache, checks, coverage, cpu, gpu, kept_sources, lanes, toolchain
+from . import cache, checks, coverage, cpu, gpu, kept_sources, lanes, tensors, toolchain
 from .features import BFLOAT_SINCE, BFLOATS, LACKS
 from .flat import flatten
 from .linking import link
@@ -43,6 +43,7 @@ class Options:
       logging: os_log writes messages; else its calls are left out.
       debug: make code that debuggers step through, thread by thread and without optimisation.
       coverage: count what runs; so does the environment variable HOSTMETAL_COVERAGE.
+      lane_map: which lane has which element of a cooperative tensor; HOSTMETAL_LANE_MAP by default.
     """
 
     defines: tuple[str, ...] = ()
@@ -59,6 +60,7 @@ class Options:
     logging: bool = False
     debug: bool = False
     coverage: bool = field(default_factory=coverage.wanted)
+    lane_map: str = field(default_factory=tensors.wanted)
 
     @property
     def variants(self) -> tuple[str, ...]:
@@ -67,10 +69,10 @@ class Options:
             return ("checks",)
         return ("plain",) * self.plain + ("checked",) * self.validation
 
-    @property
-    def code_flags(self) -> tuple[str, ...]:
-        """Flags of clang's front end, besides toolchain.code_flags."""
-        return checks.FLAGS if self.checks else ()
+    def code_flags(self, flat: str) -> list[str]:
+        """Flags of clang's front end for a text with its includes, besides toolchain.code_flags."""
+        has_tensors = tensors.used(flat, self.std)
+        return [*(checks.FLAGS if self.checks else ()), *(tensors.FLAGS if has_tensors else ())]
 
     def language_defines(self, processor: str = "CPU") -> list[str]:
         """Predefined macros and the user's, in the order of the command line."""
@@ -85,6 +87,8 @@ class Options:
             own.append("__HAVE_BFLOAT__=1")
         if self.fast_math:
             own.append("__METAL_FAST_MATH__=1")
+        if self.std >= tensors.SINCE:
+            own += ["__HAVE_TENSOR__=1", "__HAVE_EXECUTION_UNIT__=1"]
         return [*own, *self.defines]
 
 
@@ -162,7 +166,7 @@ class Unit:
     def flags(self, work: Path) -> list[str]:
         """All of clang's; `work` is a folder for the precompiled header."""
         fast = self.options.fast_math
-        own = [*toolchain.code_flags(self.target, fast), *self.options.code_flags]
+        own = [*toolchain.code_flags(self.target, fast), *self.options.code_flags(self.flat)]
         host = toolchain.host_cpu() if self.target == "native" else ""
         prelude = str(toolchain.prelude_of(own, work, host))
         counters = [coverage.profile_list(work)] if self.options.coverage else []
@@ -202,7 +206,7 @@ def unit(file: str, options: Options, text: str | None) -> Unit:
     defines = options.language_defines()
     flat = _flat(file, text, options, defines)
     target = options.target or toolchain.default_target()
-    flags = [*toolchain.code_flags(target, options.fast_math), *options.code_flags]
+    flags = [*toolchain.code_flags(target, options.fast_math), *options.code_flags(flat)]
     host = toolchain.host_cpu() if target == "native" else ""
     key = toolchain.cache_key(
         _anywhere(flat),
@@ -214,6 +218,7 @@ def unit(file: str, options: Options, text: str | None) -> Unit:
         repr(options.variants),
         repr(lanes.forced()),
         repr((options.logging, options.debug, options.coverage)),
+        options.lane_map if tensors.used(flat, options.std) else "",
         file,
     )
     without, found = WIDE_PRAGMA.subn("", flat)
@@ -256,6 +261,11 @@ def gpu_text(file: str, options: Options, text: str | None, gpu_target: str) -> 
     """PTX of one .metal file, from the cache where it is."""
     defines = options.language_defines("NVPTX") + gpu.defines(gpu_target)
     flat = _flat(file, text, options, defines)
+    if tensors.used(flat, options.std):
+        raise CompileError(
+            f"{file}:1:1: error: tensors of Metal 4 run on processors here, and not on NVIDIA GPUs ({gpu_target}); compile "
+            "the file without --gpu, or set HOSTMETAL_DEVICE=cpu"
+        )
     target = options.target or toolchain.default_target()
     flags = gpu.flags(gpu_target, options.fast_math)
     key = toolchain.cache_key(
@@ -298,6 +308,7 @@ def _reflect(
         helps |= tree.helps
     reflection.logging, reflection.debug = options.logging, options.debug
     reflection.coverage = options.coverage
+    reflection.lane_map = options.lane_map if tensors.used(flat, options.std) else ""
     said = render(reflection.messages, source.source_line)
     if any(m.severity == "error" for m in reflection.messages):
         count = sum(m.severity == "error" for m in reflection.messages)

@@ -20,15 +20,13 @@ _MESHES = f"mesh shaders {_RENDERING}"
 _RAYS = f"ray tracing is {_NOT}"
 _COMMANDS = f"indirect command buffers that a shader encodes are {_NOT}"
 _GLOBALS = f"built-ins and bindings at program scope are {_NOT}; make it an argument of the kernel"
-_TENSORS = f"the tensors of Metal 4 are {_NOT}"
+_TENSORS = "tensors need Metal 4.0 (-std=metal4.0)"
 
 # Headers that are not there.
 HEADERS = {
     "metal_raytracing": _RAYS,
     "metal_mesh": _MESHES,
     "metal_command_buffer": _COMMANDS,
-    "metal_tensor": _TENSORS,
-    "MetalPerformancePrimitives/MetalPerformancePrimitives.h": _TENSORS,
 }
 
 # Names of the library that are not there. A user's own ones of the same spelling never come here: clang knows those.
@@ -60,7 +58,13 @@ NAMES = {
         """dfdx dfdy fwidth discard_fragment interpolant interpolation get_num_samples get_sample_position
         calculate_clamped_lod calculate_unclamped_lod""".split(), _FRAGMENTS
     ),
-    **dict.fromkeys("tensor tensor_ops mpp dextents tensor_inline tensor_handle".split(), _TENSORS),
+    **dict.fromkeys("tensor tensor_ops mpp extents dextents tensor_inline tensor_handle cooperative_tensor".split(), _TENSORS),
+    "convolution2d": f"convolutions of tensors are {_NOT}; write the sum over windows as products (matmul2d)",
+    "packed_numeric_type": f"packed formats of numbers are {_NOT}; unpack them yourself",
+    **dict.fromkeys(
+        "execution_dsimdgroups execution_dthreads".split(),
+        f"scopes of a size that is known at run time are {_NOT}; use execution_simdgroups<N>",
+    ),
     "reduction": f"samplers of Metal 4 are {_NOT}",
     **dict.fromkeys("atomic_min atomic_max".split(), f"64-bit atomics on textures are {_NOT}"),
 }  # fmt: skip

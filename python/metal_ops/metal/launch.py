@@ -36,6 +36,7 @@ _Buffer, _Texture, _Fault, _Host, _Launch = map(
 )
 _Level = dict(_Texture._fields_)["level"]._type_
 _SamplerStruct: Any = _struct("sampler")
+_Tensor: Any = _struct("tensor")
 
 
 class Sampler(_SamplerStruct):
@@ -82,6 +83,25 @@ class Texture:
             self.table.level[i] = _Level(
                 (level.ctypes.data - first.ctypes.data) % 2**64, level.strides[1], level.strides[0]
             )
+
+
+class Tensor:
+    """An array as a tensor, which kernels read and write in place.
+
+    Args:
+      array: the outermost dimension first, as NumPy has them; a kernel's extents begin with the innermost.
+
+    Attributes:
+      address: what an argument buffer holds.
+    """
+
+    def __init__(self, array: np.ndarray):
+        self._array = array
+        self.table = _Tensor(address=array.ctypes.data, rank=array.ndim)
+        for i in range(array.ndim):
+            self.table.extents[i] = array.shape[-1 - i]
+            self.table.strides[i] = array.strides[-1 - i] // array.itemsize
+        self.address = C.addressof(self.table)
 
 
 class Fault(Exception):
@@ -151,7 +171,7 @@ class Kernel:
         self,
         threads: int | Sequence[int],
         threadgroup: int | Sequence[int] = 64,
-        buffers: Mapping[int, np.ndarray | np.generic | None] | None = None,
+        buffers: Mapping[int, np.ndarray | np.generic | Tensor | None] | None = None,
         constants: Mapping[int, np.generic] | None = None,
         threadgroup_memory: Mapping[int, int] | None = None,
         workers: int = 1,
@@ -164,7 +184,7 @@ class Kernel:
         Args:
           threads: size of the grid, 1 to 3 numbers.
           threadgroup: threads of a threadgroup, 1 to 3 numbers.
-          buffers: arrays by buffer index; written in place. None binds nothing.
+          buffers: arrays and tensors by buffer index; written in place. None binds nothing.
           constants: function constants by their index.
           threadgroup_memory: bytes by threadgroup index.
           workers: threads of the CPU to split the threadgroups over.
@@ -196,6 +216,9 @@ class Kernel:
         keep = []
         for index, array in (buffers or {}).items():
             if array is None:
+                continue
+            if isinstance(array, Tensor):
+                bound[index] = _Buffer(C.addressof(array.table), C.sizeof(array.table))
                 continue
             data = np.asarray(array)
             if not data.flags.c_contiguous:

@@ -30,6 +30,7 @@ DERIVE = "_msl_derive_"  # declarations.py: the function that makes a derived co
 LARGEST_CONSTANT = 16  # bytes: metallib_constant_value
 
 _SAID = {"TABLE": "table of functions"}
+_TENSOR = re.compile(r"(?:const )?metal::tensor<(.*), metal::extents<.*>, metal::tensor_handle>")
 _TABLE = re.compile(r"(?:const )?metal::visible_function_table<.*>")
 _TEXTURES = re.compile(r"(?:const )?metal::array<(metal::(?:texture|depth)\w+<.*>), (\d+)\w*>")
 
@@ -237,6 +238,10 @@ class _Reader:
             return self._by_value(
                 position, parameter, own, "TABLE", self._tree.name(canonical), False
             )
+        elif found := _TENSOR.fullmatch(canonical.spelling):
+            written = not found.group(1).startswith("const ")
+            name_ = self._tree.name(canonical)
+            return self._by_value(position, parameter, own, "TENSOR", name_, written)
         else:
             self._tree.say(
                 parameter,

@@ -16,7 +16,7 @@ class Argument:
 
     position: int
     name: str
-    kind: str  # DEVICE, CONSTANT, THREADGROUP, TEXTURE, SAMPLER or TABLE
+    kind: str  # DEVICE, CONSTANT, THREADGROUP, TEXTURE, SAMPLER, TABLE or TENSOR
     index: int
     type_name: str
     written: bool
@@ -70,11 +70,12 @@ class Reflection:
     logging: bool = False  # whether os_log is compiled
     debug: bool = False  # whether kernels are for a debugger
     coverage: bool = False  # whether they count what runs
+    lane_map: str = ""  # of cooperative tensors; "" where the source has no tensors
 
 
 def attribute_of(kind: str) -> str:
     """The attribute that numbers arguments of this kind."""
-    return "buffer" if kind in ("DEVICE", "CONSTANT", "TABLE") else kind.lower()
+    return "buffer" if kind in ("DEVICE", "CONSTANT", "TABLE", "TENSOR") else kind.lower()
 
 
 def constant_of(condition: str) -> str:

@@ -97,18 +97,20 @@ class Rules:
         text = self._tree.words(cursor.extent.start.offset, cursor.location.offset)
         if re.search(r"\bthread_local\b|\b__thread\b", text):
             self._tree.say(cursor, "'thread_local' is not supported in Metal")
-        canonical = cursor.type.get_canonical()
-        if (
-            canonical.kind == self._types.POINTER
-            and canonical.get_pointee().kind == self._types.FUNCTIONPROTO
-        ):
-            if "host_name" not in self._tree.annotations(cursor):
-                self._tree.say(cursor, "pointers to functions are not supported in Metal")
         parent = cursor.semantic_parent
         outside = parent is not None and parent.kind in (
             self._tree.kind.TRANSLATION_UNIT,
             self._tree.kind.NAMESPACE,
         )
+        canonical = cursor.type.get_canonical()
+        if (
+            canonical.kind == self._types.POINTER
+            and canonical.get_pointee().kind == self._types.FUNCTIONPROTO
+        ):
+            # `auto f = g<3>;` in a function is another name for g.
+            named = re.search(r"\bauto\b", text) and not outside
+            if "host_name" not in self._tree.annotations(cursor) and not named:
+                self._tree.say(cursor, "pointers to functions are not supported in Metal")
         if outside and not self._tree.space(cursor.type) and not self._tree.annotations(cursor):
             element = canonical
             while element.kind == self._types.CONSTANTARRAY:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from .errors import CompileError
 from .reflection import Constant, Kernel, Reflection, constant_of, data_type
+from .tensors import LaneMap
 
 # Before a source of which some kernels are wanted. The front end makes nothing of an inline function that is not
 # called, and only the type of a template's instances that are not used.
@@ -24,6 +25,9 @@ _SOME = """#undef kernel
 #define _MSL_TYPE(id, ...) extern decltype(__VA_ARGS__) _MSL_CAT(_msl_instance_, id)
 #define _MSL_MADE(id, ...) static constexpr auto _MSL_CAT(_msl_instance_, id) = __VA_ARGS__
 """
+
+
+BY_VALUE = ("TEXTURE", "SAMPLER", "TABLE", "TENSOR")  # kinds of arguments that are no addresses
 
 
 @dataclass
@@ -67,6 +71,8 @@ def wrappers(reflection: Reflection) -> Wrappers:
     derived = [c for c in reflection.constants if c.index is None]
     head = ['\n# 1 "<kernel wrappers>"\n', *map(_storage, reflection.constants)]
     head += [_set_constants(used, derived), logging_constant(reflection)]
+    if reflection.lane_map:
+        head.append(LaneMap.named(reflection.lane_map).definition())
     # A condition derived from others has no position: the runtime takes the argument as optional.
     positions = {c.name: -1 for c in derived} | {c.name: i for i, c in enumerate(used)}
     out = Wrappers("".join(head), [kernel.callee for kernel in reflection.kernels], [], [])
@@ -156,7 +162,7 @@ def _code(number: int, kernel: Kernel, told: bool, reflection: Reflection) -> st
             continue
         argument = by_position[i]
         inner.append(f"_msl_{i}")
-        if argument.kind in ("TEXTURE", "SAMPLER", "TABLE"):
+        if argument.kind in BY_VALUE:
             members.append(f"_msl_P<{i}> _msl_a{i};\n")
             made = (
                 "sampler" if argument.kind == "SAMPLER" else f"{argument.kind.lower()}<_msl_P<{i}>>"
@@ -233,7 +239,7 @@ def _arguments(number: int, kernel: Kernel, constants: dict[str, int]) -> str:
                 )
             enabled = constants[name]
         size, alignment = "0u", "0u"
-        if a.kind not in ("TEXTURE", "SAMPLER", "TABLE"):
+        if a.kind not in BY_VALUE:
             pointee = f"_msl::plain<_msl::pointee<_msl_K{number}::_msl_P<{a.position}>>>"
             size, alignment = f"_msl::size_of<{pointee}>", f"_msl::align_of<{pointee}>"
         name = _string(a.name)

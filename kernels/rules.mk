@@ -31,7 +31,7 @@ endif
 endif
 SIMD_STAMP := build/simd_targets
 $(eval $(call remembered,$(SIMD_STAMP),$(or $(SIMD_TARGETS),all)))
-SIMD_OBJ := $(patsubst %.cc,build/%.o,$(wildcard kernels/*/*_simd.cc) ops/simd_target.cc)
+SIMD_OBJ := $(patsubst %.cc,build/%.o,$(wildcard kernels/*/*_simd.cc))
 $(SIMD_OBJ): OPS_CXXFLAGS += $(SIMD_DEFINES)
 $(SIMD_OBJ): $(SIMD_STAMP)
 
@@ -86,4 +86,5 @@ $(PKG)/ops/__init__.pyi: tools/reference/stub.py build/op_files | $(VENV)/stamp
 
 -include $(OPS_OBJ:.o=.d)
 
+-include kernels/torch/rules.mk
 -include kernels/metal.mk

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "kernels/attention/attention_params.h"
+#include "kernels/runtime/gradient.h"
 #include "kernels/runtime/op.h"
 
 namespace metal_ops {
@@ -147,6 +148,12 @@ DECLARE_OP("ScaledDotProductAttentionBiasGrad")
     .Output("d_bias: T", "like bias", "Shaped like the bias, summed over what it is broadcast to.")
     .Check(CheckBiasGrad)
     .NotDifferentiable();
+
+DECLARE_GRADIENT("ScaledDotProductAttention",
+                 "q, k, v = ScaledDotProductAttentionGrad(q, k, v, mask, bias, key_lengths, seed, "
+                 "outputs, log_sum_exp, d outputs)",
+                 "bias = ScaledDotProductAttentionBiasGrad(q, k, v, mask, bias, key_lengths, seed, "
+                 "outputs, log_sum_exp, d outputs) if use_bias");
 
 }  // namespace
 }  // namespace metal_ops

@@ -1,6 +1,7 @@
 // DistortionLoss (mip-NeRF 360) with its derivative, and ScaleRays, its backward pass.
 
 #include "kernels/rays/packed_samples.h"
+#include "kernels/runtime/gradient.h"
 #include "kernels/runtime/op.h"
 
 namespace metal_ops {
@@ -56,6 +57,10 @@ DECLARE_OP("ScaleRays")
             "derivative is not known.")
     .Check(CheckSlope)
     .NotDifferentiable();
+
+DECLARE_GRADIENT("DistortionLoss", "weights = ScaleRays(d loss, slope, packed_info)",
+                 "t_starts = ScaleRays(d loss, t_starts_slope, packed_info) if t_gradients",
+                 "t_ends = ScaleRays(d loss, t_ends_slope, packed_info) if t_gradients");
 
 }  // namespace
 }  // namespace metal_ops

@@ -1,5 +1,6 @@
 // SigmoidFocalLoss, SoftmaxFocalLoss: the focal loss (Lin et al. 2017) with its derivative.
 
+#include "kernels/runtime/gradient.h"
 #include "kernels/runtime/op.h"
 
 namespace metal_ops {
@@ -67,6 +68,9 @@ DECLARE_OP("SoftmaxFocalLoss")
             "loss; 0 where a row is ignored, [rows].")
     .Output("slope: T", "like logits", "d loss / d logits. Not differentiable.")
     .Check(CheckSoftmax);
+
+DECLARE_GRADIENT("SigmoidFocalLoss", "logits = ScaleSlope(d loss, slope)");
+DECLARE_GRADIENT("SoftmaxFocalLoss", "logits = ScaleSlope(d loss, slope)");
 
 }  // namespace
 }  // namespace metal_ops

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "kernels/frequency_encode/frequency_encode_plan.h"
+#include "kernels/runtime/gradient.h"
 
 namespace metal_ops {
 namespace {
@@ -56,6 +57,8 @@ DECLARE_OP("FrequencyEncodeGrad")
     .Input("inputs: float", "[points, dims]", "As given to FrequencyEncode; so the attributes.")
     .Output("inputs_gradient: float", "[points, dims]", "[points, dims].")
     .Check(CheckGradients);
+
+DECLARE_GRADIENT("FrequencyEncode", "inputs = FrequencyEncodeGrad(d outputs, inputs)");
 
 }  // namespace
 }  // namespace metal_ops

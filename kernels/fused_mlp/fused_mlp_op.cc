@@ -3,6 +3,7 @@
 #include <string>
 
 #include "kernels/fused_mlp/fused_mlp_plan.h"
+#include "kernels/runtime/gradient.h"
 #include "kernels/runtime/op.h"
 
 namespace metal_ops {
@@ -103,6 +104,9 @@ summed in float32, in an order that depends on the sizes alone.)doc")
     .Output("d_weights: T", "like weights", "[weights].")
     .CheckAttrs(CheckSizes)
     .Check(CheckGrad);
+
+DECLARE_GRADIENT("FusedMlp",
+                 "x, weights = FusedMlpGrad(d outputs, x, weights; x_gradient=wanted x)");
 
 }  // namespace
 }  // namespace metal_ops

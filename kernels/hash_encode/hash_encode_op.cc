@@ -10,6 +10,7 @@
 //   HashEncodeJvpPointGrad  dx of <g, J v>                HashEncodePointGrad wrt inputs
 
 #include "kernels/hash_encode/hash_encode_levels.h"
+#include "kernels/runtime/gradient.h"
 
 namespace metal_ops {
 namespace {
@@ -164,6 +165,31 @@ Deterministic, as the result does not depend on the number of threads.)doc")
     .With(Incoming)
     .With(Grid)
     .With(PointGradient);
+
+DECLARE_GRADIENT("HashEncode",
+                 "inputs = HashEncodePointGrad(d outputs, inputs, embeddings, hashmap_offsets)",
+                 "embeddings = HashEncodeGrad(d outputs, inputs, embeddings, hashmap_offsets)");
+DECLARE_GRADIENT(
+    "HashEncodeGrad", "incoming_gradients = HashEncode(inputs, d outputs, hashmap_offsets)",
+    "inputs = HashEncodePointGrad(incoming_gradients, inputs, d outputs, hashmap_offsets)");
+DECLARE_GRADIENT(
+    "HashEncodePointGrad",
+    "incoming_gradients = HashEncodeJvp(d outputs, inputs, embeddings, hashmap_offsets)",
+    "inputs = HashEncodeJvpPointGrad(d outputs, incoming_gradients, inputs, embeddings, "
+    "hashmap_offsets)",
+    "embeddings = HashEncodeJvpGrad(d outputs, incoming_gradients, inputs, embeddings, "
+    "hashmap_offsets)");
+DECLARE_GRADIENT(
+    "HashEncodeJvp",
+    "tangents = HashEncodePointGrad(d outputs, inputs, embeddings, hashmap_offsets)",
+    "inputs = HashEncodeJvpPointGrad(tangents, d outputs, inputs, embeddings, hashmap_offsets)",
+    "embeddings = HashEncodeJvpGrad(tangents, d outputs, inputs, embeddings, hashmap_offsets)");
+DECLARE_GRADIENT(
+    "HashEncodeJvpGrad",
+    "tangents = HashEncodePointGrad(incoming_gradients, inputs, d outputs, hashmap_offsets)",
+    "incoming_gradients = HashEncodeJvp(tangents, inputs, d outputs, hashmap_offsets)",
+    "inputs = HashEncodeJvpPointGrad(tangents, incoming_gradients, inputs, d outputs, "
+    "hashmap_offsets)");
 
 }  // namespace
 }  // namespace metal_ops

@@ -13,6 +13,7 @@
 // with kernels instead, null_op_cpu.cc and null_op_metal.mm: kernels/zero_out is the least of that.
 
 #include "kernels/null_op/null_op_params.h"
+#include "kernels/runtime/gradient.h"
 #include "kernels/runtime/op.h"
 
 // Names are for ever: saved models hold them. New attributes get defaults, so that old models load.
@@ -27,3 +28,5 @@ DECLARE_OP("NullOp")
     // The input's memory becomes the output's where nothing else needs it.
     .Reuses(0)
     .Elementwise<NullOp>("null_op");
+
+DECLARE_GRADIENT("NullOp", "x = NullOp(d y)");

@@ -1,6 +1,7 @@
 // PackedScan, its gradient for products, and PackRayIndices: running sums and products along rays.
 
 #include "kernels/rays/packed_samples.h"
+#include "kernels/runtime/gradient.h"
 #include "kernels/runtime/op.h"
 
 namespace metal_ops {
@@ -67,6 +68,10 @@ On the Metal device too, it runs in host memory, where the ops that take packed_
             "(start, count) of each ray, [n_rays, 2]. A ray without samples starts where the next "
             "one does.",
             Memory::kHost);
+
+DECLARE_GRADIENT("PackedScan",
+                 "inputs = PackedScan(d outputs, packed_info; reverse=!reverse) if reduction=sum",
+                 "inputs = PackedProdGrad(d outputs, inputs, packed_info) if reduction=prod");
 
 }  // namespace
 }  // namespace metal_ops

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "kernels/quantized_matmul/quantized_matmul_params.h"
+#include "kernels/runtime/gradient.h"
 #include "kernels/runtime/op.h"
 
 namespace metal_ops {
@@ -195,6 +196,16 @@ DECLARE_OP("MetalLookupWeights")
     .CheckAttrs(CheckLookupAttrs)
     .Check(CheckLookup)
     .NotDifferentiable();
+
+DECLARE_GRADIENT(
+    "MetalQuantizedMatMul",
+    "x = MatMul(d y, MetalDequantize(codes, scales, minima; inputs=size inputs, T=type x))");
+DECLARE_GRADIENT(
+    "MetalDynamicMatMul",
+    "x = MatMul(d y, MetalDequantize(codes, scales, minima; inputs=size inputs, T=type x))");
+DECLARE_GRADIENT(
+    "MetalLookupMatMul",
+    "x = MatMul(d y, MetalLookupWeights(codes, tables; inputs=size inputs, T=type x))");
 
 }  // namespace
 }  // namespace metal_ops

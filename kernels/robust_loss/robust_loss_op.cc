@@ -1,5 +1,6 @@
 // RobustLoss: Barron's general and adaptive robust loss with its derivatives.
 
+#include "kernels/runtime/gradient.h"
 #include "kernels/runtime/op.h"
 
 namespace metal_ops {
@@ -49,6 +50,11 @@ DECLARE_OP("RobustLoss")
     .Output("slope_scale: T", "like predictions if parameter_gradients",
             "d loss / d scale of each element, or [0].")
     .Check(Check);
+
+DECLARE_GRADIENT("RobustLoss", "predictions = ScaleSlope(d loss, slope)",
+                 "targets = -ScaleSlope(d loss, slope)",
+                 "alpha = ScaleSlopeSum(d loss, slope_alpha, alpha) if parameter_gradients",
+                 "scale = ScaleSlopeSum(d loss, slope_scale, scale) if parameter_gradients");
 
 }  // namespace
 }  // namespace metal_ops

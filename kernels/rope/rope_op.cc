@@ -1,5 +1,6 @@
 // Rope: rotary position embedding. Its gradient is itself, turning back.
 
+#include "kernels/runtime/gradient.h"
 #include "kernels/runtime/op.h"
 
 namespace metal_ops {
@@ -37,6 +38,8 @@ Rotary position embedding: pairs of elements are turned by angles that are propo
     .Output("y: T", "like x", "Shaped like x.")
     .Check(Check)
     .Reuses(0);
+
+DECLARE_GRADIENT("Rope", "x = Rope(d y, positions, turns; inverse=!inverse)");
 
 }  // namespace
 }  // namespace metal_ops

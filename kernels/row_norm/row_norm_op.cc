@@ -1,5 +1,6 @@
 // RowNorm, which is layer norm and RMS norm, and its gradient.
 
+#include "kernels/runtime/gradient.h"
 #include "kernels/runtime/op.h"
 
 namespace metal_ops {
@@ -44,6 +45,8 @@ DECLARE_OP("RowNormGrad")
     .Output("d_scale: T", "like scale", "[columns].")
     .Output("d_offset: T", "like scale", "[columns].")
     .NotDifferentiable();
+
+DECLARE_GRADIENT("RowNorm", "x, scale, offset = RowNormGrad(d y, x, scale, mean, factor)");
 
 }  // namespace
 }  // namespace metal_ops

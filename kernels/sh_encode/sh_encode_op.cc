@@ -1,5 +1,6 @@
 // ShEncode and its gradient: real spherical harmonics of directions.
 
+#include "kernels/runtime/gradient.h"
 #include "kernels/runtime/op.h"
 #include "kernels/sh_encode/sh_encode_params.h"
 
@@ -39,6 +40,8 @@ DECLARE_OP("ShEncodeGrad")
     .Input("directions: float", "[points, 3]", "As given to ShEncode.")
     .Output("directions_gradient: float", "[points, 3]", "[points, 3].")
     .Check(CheckGradients);
+
+DECLARE_GRADIENT("ShEncode", "directions = ShEncodeGrad(d outputs, directions)");
 
 }  // namespace
 }  // namespace metal_ops

@@ -1,5 +1,6 @@
 // Softshrink and its gradient: their declarations, for every device.
 
+#include "kernels/runtime/gradient.h"
 #include "kernels/runtime/op.h"
 #include "kernels/softshrink/softshrink_params.h"
 
@@ -26,3 +27,6 @@ DECLARE_OP("SoftshrinkGrad")
     .Output("backprops: T", "like features", "Has the same shape.")
     .Reuses(0)
     .Elementwise<SoftshrinkGrad>("softshrink_grad");
+
+DECLARE_GRADIENT("Softshrink", "features = SoftshrinkGrad(d activations, features)");
+DECLARE_GRADIENT("SoftshrinkGrad", "gradients = SoftshrinkGrad(d backprops, features)");

@@ -1,5 +1,6 @@
 // Swiglu, a gated linear unit, and its gradient.
 
+#include "kernels/runtime/gradient.h"
 #include "kernels/swiglu/swiglu_call.h"
 
 namespace metal_ops {
@@ -49,6 +50,8 @@ DECLARE_OP("SwigluGrad")
     .Output("d_up: T", "like up", "Shaped like up.")
     .Check(CheckGradients)
     .NotDifferentiable();
+
+DECLARE_GRADIENT("Swiglu", "gate, up = SwigluGrad(d y, gate, up)");
 
 }  // namespace
 }  // namespace metal_ops

@@ -1,6 +1,7 @@
 // VolumeRender, RenderWeights and their gradients: emission-absorption rendering along rays.
 
 #include "kernels/rays/packed_samples.h"
+#include "kernels/runtime/gradient.h"
 #include "kernels/runtime/op.h"
 
 namespace metal_ops {
@@ -154,6 +155,19 @@ DECLARE_OP("RenderWeightsGrad")
     .Output("t_ends_gradient: float", "like t_ends if t_gradients")
     .Check(CheckRenderWeights)
     .NotDifferentiable();
+
+DECLARE_GRADIENT("VolumeRender",
+                 "sigmas, rgbs, background, t_starts, t_ends = VolumeRenderGrad(d? rgb, d? "
+                 "opacity, d? depth, d? depth_median, d? weights, sigmas, rgbs, t_starts, t_ends, "
+                 "packed_info, background) if t_gradients",
+                 "sigmas, rgbs, background, _, _ = VolumeRenderGrad(d? rgb, d? opacity, d? depth, "
+                 "d? depth_median, d? weights, sigmas, rgbs, t_starts, t_ends, packed_info, "
+                 "background) if !t_gradients");
+DECLARE_GRADIENT("RenderWeights",
+                 "sigmas, t_starts, t_ends = RenderWeightsGrad(d? weights, d? transmittance, "
+                 "sigmas, t_starts, t_ends, packed_info) if t_gradients",
+                 "sigmas, _, _ = RenderWeightsGrad(d? weights, d? transmittance, sigmas, t_starts, "
+                 "t_ends, packed_info) if !t_gradients");
 
 }  // namespace
 }  // namespace metal_ops

@@ -5,9 +5,11 @@
     features = metal_ops.hash_encode(points, table, grid)  # [N, 3] -> [N, 32]
 
 A missing or mismatching op library makes this import fail with one sentence; `python -m metal_ops doctor` explains.
+Where TensorFlow is not installed the import succeeds, for `metal_ops.torch`; the names above raise that sentence then.
 """
 
 import importlib
+import importlib.util
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +30,9 @@ def _running_as_program() -> bool:
     return False
 
 
-if TYPE_CHECKING or not _running_as_program():
+if TYPE_CHECKING or (
+    importlib.util.find_spec("tensorflow") is not None and not _running_as_program()
+):
     from metal_ops._public import *  # noqa: F403
 
     if not TYPE_CHECKING:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import tensorflow as tf
 
 from metal_ops import _tcnn
+
+if TYPE_CHECKING:
+    import tensorflow as tf
 
 __theme__ = "Encodings"
 N_DIMS = (2, 3, 4)
@@ -217,6 +219,8 @@ class HashGrid:
           >>> metal_ops.HashGrid(n_levels=1, base_resolution=16).memory_bytes("float16")
           16384
         """
+        import tensorflow as tf
+
         return math.prod(self.table_shape) * tf.as_dtype(dtype).size
 
     def init_table(self, seed: int | None = None, dtype: Any = "float32") -> tf.Tensor:
@@ -237,6 +241,8 @@ class HashGrid:
           >>> bool(tf.reduce_all(grid.init_table(seed=7) == grid.init_table(seed=7)))
           True
         """
+        import tensorflow as tf
+
         dtype = tf.as_dtype(dtype)
         if dtype not in (tf.float32, tf.float16, tf.bfloat16):
             raise TypeError(

@@ -1,5 +1,5 @@
 // METAL_OPS_SIMD: which of the instruction sets that the CPU kernels are compiled for they use.
-// Read once, while the library loads.
+// Read once, while the library loads. Adapters refuse to load where there is an error.
 
 #include <cctype>
 #include <cstdlib>
@@ -9,9 +9,6 @@
 #include "kernels/simd/simd_targets.h"
 // Sees what of Highway is compiled.
 #include <hwy/targets.h>
-
-#include "absl/status/status.h"
-#include "tensorflow/core/framework/op.h"
 
 #define METAL_OPS_EXPORT extern "C" __attribute__((visibility("default"), used))
 
@@ -70,22 +67,15 @@ std::string Choose(const std::string& name) {
          ", or nothing, which takes the first of them.";
 }
 
-std::string& Error() {
-  static std::string error;
-  return error;
+const std::string& Error() {
+  static const auto* const error = [] {
+    const char* const name = std::getenv("METAL_OPS_SIMD");
+    return new std::string(Choose(name == nullptr ? "" : name));
+  }();
+  return *error;
 }
 
-// Kernels would go on with another target than was asked for: the library does not load. An op that
-// cannot be registered is how TensorFlow's loader learns of it.
-const bool read = [] {
-  const char* const name = std::getenv("METAL_OPS_SIMD");
-  Error() = Choose(name == nullptr ? "" : name);
-  if (!Error().empty()) {
-    tensorflow::OpRegistry::Global()->Register(
-        [](tensorflow::OpRegistrationData*) { return absl::InvalidArgumentError(Error()); });
-  }
-  return true;
-}();
+[[maybe_unused]] const bool read = (Error(), true);
 
 }  // namespace
 }  // namespace metal_ops

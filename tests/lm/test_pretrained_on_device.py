@@ -24,13 +24,14 @@ for path in sorted(folder.glob("*/config.json")):
     with tf.device(f"/{device.load().name}"):
         model, _ = pretrained.load(path.parent, None)
         tokens = tf.constant([np.load(folder / "prompt.npy")], tf.int32)
-        np.save(f"{path.parent}.npy", model(tokens).numpy()[0])
+        np.save(f"{path.parent}.npy", tf.function(model)(tokens).numpy()[0])
 for kind in sys.argv[2:]:
     options = ["--model", str(folder / f"{kind}.gguf"), "--tokens", "6", "--device", "metal"]
     assert cli.main(["lm", "generate", "a", *options]) == 0
     with tf.device(f"/{device.load().name}"):
         model, _ = pretrained.load(folder / f"{kind}.gguf", None)
-        np.save(folder / f"{kind}.npy", model(tf.constant([[5, 300, 17, 2]], tf.int32)).numpy()[0])
+        tokens = tf.constant([[5, 300, 17, 2]], tf.int32)
+        np.save(folder / f"{kind}.npy", tf.function(model)(tokens).numpy()[0])
 """
 # Norms of heads, GELU, soft caps and windows; frequencies that depend on the length, and biases.
 FAMILIES = ("gemma3", "longrope-prompt", "biases")
@@ -47,10 +48,10 @@ def run(tmp_path_factory):
         config = families.CASES[name]
         families.write(folder / name, config, families.weights(config))
     np.save(folder / "prompt.npy", families.prompt())
-    process = Process("-c", PROGRAM, str(folder), *KINDS, TF_CPP_MIN_LOG_LEVEL="0")
+    process = Process("-c", PROGRAM, str(folder), *KINDS)
     code, out, err = process.finish(timeout=600)
     assert code == 0, out + err[-4000:]
-    return folder, meant, err
+    return folder, meant, out
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -69,7 +70,5 @@ def test_logits_of_families(run, name):
 
 @pytest.mark.parametrize("op", OPS)
 def test_runs_where_it_was_asked_to(run, op):
-    err = run[2]
-    placed = set(re.findall(rf"\({op}\): \S*(?:device:)(\w+:0)", err))
-    eager = set(re.findall(rf"op {op} in device \S*device:(\w+:0)", err))
-    assert placed | eager == {"GPU:0"}, op
+    placed = set(re.findall(rf"\({op}\): \S*(?:device:)(\w+:0)", run[2]))
+    assert placed == {"GPU:0"}, op

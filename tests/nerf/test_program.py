@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import json
 import math
 import os
@@ -12,6 +13,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +26,7 @@ from metal_ops import cli
 from metal_ops.nerf.compare import compare_run
 from metal_ops.nerf.config import ModelConfig, TrainConfig
 from metal_ops.nerf.scenes import Views
+from metal_ops.nerf.train import Trainer
 from metal_ops.programs import checkpoint
 from metal_ops.programs.command import whole
 from metal_ops.programs.errors import ProgramError
@@ -31,6 +34,7 @@ from tests.processes import Process
 
 from . import scenes_on_disk as disk
 
+pytestmark = pytest.mark.usefixtures("few_built_in_views")
 SMALL_RUN = "--levels 4 --log2-hashmap-size 10 --samples 1024 --eval-views 3".split()
 OPTIONS = ["--size", "32", "--frames", "2", *SMALL_RUN]
 
@@ -40,11 +44,17 @@ def nerf(*arguments: object) -> int:
 
 
 @pytest.fixture(scope="module")
-def finished(tmp_path_factory) -> Path:
-    """The folder of a run of 12 steps."""
+def said_by_finished(tmp_path_factory, few_built_in_views) -> tuple[Path, str]:
+    """The folder of a run of 12 steps, which has the name of its scene, and the printed lines."""
     runs = tmp_path_factory.mktemp("runs")
-    assert nerf("train", *OPTIONS, "--steps", 12, "--runs", runs, "--name", "toy") == 0
-    return runs / "toy"
+    with redirect_stdout(io.StringIO()) as out:
+        assert nerf("train", *OPTIONS, "--steps", 12, "--runs", runs) == 0
+    return runs / "still_life", out.getvalue()
+
+
+@pytest.fixture
+def finished(said_by_finished) -> Path:
+    return said_by_finished[0]
 
 
 def test_a_run_leaves_its_files(finished):
@@ -75,10 +85,11 @@ def test_the_default_budget_is_that_of_make_nerf():
     assert 0 < TrainConfig().seconds <= 90
 
 
-def test_the_last_line_says_where_the_pictures_are(tmp_path, capsys):
-    assert nerf("train", *OPTIONS, "--steps", 1, "--runs", tmp_path) == 0
-    last = capsys.readouterr().out.strip().splitlines()[-1]
-    assert str(tmp_path / "still_life" / "comparison.png") in last
+def test_it_says_the_scene_and_last_where_the_pictures_are(said_by_finished):
+    folder, said = said_by_finished
+    first, *_, last = said.strip().splitlines()
+    assert first == "Scene still_life: 12 training and 3 held-out views of 32x32 pixels."
+    assert str(folder / "comparison.png") in last
 
 
 def test_eval_and_render(finished, tmp_path, capsys):
@@ -91,7 +102,7 @@ def test_eval_and_render(finished, tmp_path, capsys):
         assert gif.n_frames == 3 and gif.size == (24, 24)
     assert nerf("render", finished, "--what", "views", "--out", tmp_path / "views") == 0
     pictures = sorted((tmp_path / "views").iterdir())
-    assert len(pictures) == 12 and Image.open(pictures[0]).mode == "RGBA"
+    assert len(pictures) == 3 and Image.open(pictures[0]).mode == "RGBA"
     of_training = (finished / "turntable.gif").read_bytes()
     assert nerf("render", finished, "--frames", 1, "--size", 8) == 0
     assert (finished / "turntable.gif").read_bytes() == of_training
@@ -316,19 +327,40 @@ def test_help(command, capsys):
 
 def test_an_existing_run_is_not_replaced(finished, capsys):
     before = (finished / "checkpoint.npz").read_bytes()
-    assert nerf("train", *OPTIONS, "--steps", 1, "--runs", finished.parent, "--name", "toy") == 2
+    options = ["--steps", 1, "--runs", finished.parent, "--name", finished.name]
+    assert nerf("train", *OPTIONS, *options) == 2
     assert "--overwrite" in capsys.readouterr().err
     assert (finished / "checkpoint.npz").read_bytes() == before
 
 
-TOO = pytest.mark.full("as Ctrl-C: tests/test_programs.py has the signals")
-
-
-@pytest.mark.parametrize(
-    "number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=TOO)], ids=["Ctrl-C", "SIGTERM"]
-)
-def test_a_signal_leaves_a_checkpoint_and_pictures(number, tmp_path):
+def test_ctrl_c_leaves_a_checkpoint_and_pictures(tmp_path, monkeypatch, capsys):
     """In the middle of training: exit code 130, and a run that can be resumed."""
+    step = Trainer.train_step
+
+    def interrupted(self):
+        if self.step == 2:
+            signal.raise_signal(signal.SIGINT)
+        return step(self)
+
+    monkeypatch.setattr(Trainer, "train_step", interrupted)
+    options = ["--seconds", 100, "--runs", tmp_path, "--name", "run"]
+    assert nerf("train", *OPTIONS, *options) == 130
+    said = capsys.readouterr().out
+    assert "Stopped" in said and "Pictures:" in said
+    folder = tmp_path / "run"
+    header, _ = checkpoint.load(folder)
+    metrics = json.loads((folder / "metrics.json").read_text())
+    assert metrics["interrupted"] and header["step"] == metrics["steps"] == 3
+    assert (folder / "turntable.gif").stat().st_size > 0
+    monkeypatch.undo()
+    assert nerf("train", "--resume", folder, "--steps", 5, "--frames", 2) == 0
+    assert checkpoint.load(folder)[0]["step"] == 5
+
+
+@pytest.mark.full("processes; test_ctrl_c_leaves_a_checkpoint_and_pictures is as it, in this one")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["Ctrl-C", "SIGTERM"])
+def test_a_signal_from_elsewhere(number, tmp_path):
+    """Once training is on its way."""
     command = [sys.executable, "-m", "metal_ops", "nerf", "train", *OPTIONS, "--seconds", "100"]
     environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
     process = subprocess.Popen(
@@ -341,7 +373,7 @@ def test_a_signal_leaves_a_checkpoint_and_pictures(number, tmp_path):
     try:
         deadline = time.monotonic() + 90
         for line in process.stdout:
-            if "step" in line and "PSNR" in line:  # the first evaluation: training is on its way
+            if "step" in line and "PSNR" in line:  # the first evaluation
                 break
             assert time.monotonic() < deadline
         process.send_signal(number)
@@ -350,13 +382,8 @@ def test_a_signal_leaves_a_checkpoint_and_pictures(number, tmp_path):
         process.kill()
     assert process.returncode == 130, rest
     assert "Stopped" in rest and "Pictures:" in rest
-    folder = tmp_path / "run"
-    header, _ = checkpoint.load(folder)
-    metrics = json.loads((folder / "metrics.json").read_text())
-    assert metrics["interrupted"] and header["step"] == metrics["steps"] > 0
-    assert (folder / "turntable.gif").stat().st_size > 0
-    assert nerf("train", "--resume", folder, "--steps", header["step"] + 2, "--frames", 2) == 0
-    assert checkpoint.load(folder)[0]["step"] == header["step"] + 2
+    metrics = json.loads((tmp_path / "run" / "metrics.json").read_text())
+    assert metrics["interrupted"] and checkpoint.load(tmp_path / "run")[0]["step"] > 0
 
 
 def test_sigterm_before_training_is_an_interrupt(tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 import tensorflow as tf
 
 from metal_ops.nerf.config import ModelConfig, TrainConfig
-from metal_ops.nerf.evaluate import evaluate
+from metal_ops.nerf.evaluate import Renderer, evaluate
 from metal_ops.nerf.run import Evaluations
 from metal_ops.nerf.scenes import Scene, Views, load_scene
 from metal_ops.nerf.scenes.box import place_box
@@ -20,6 +21,7 @@ from metal_ops.nerf.space import Space
 from metal_ops.nerf.train import Trainer
 from metal_ops.programs import checkpoint
 from metal_ops.programs.errors import CheckpointError, ProgramError
+from tests.suites import at_depth
 
 from . import scenes_on_disk as disk
 
@@ -35,8 +37,13 @@ def trained(scene, model=SMALL, config=QUICK, steps: int | None = None) -> Train
 
 
 def score(trainer: Trainer) -> float:
-    result = evaluate(trainer.renderer(), trainer.scene.test, trainer.scene.background, 3)
-    return result.mean_psnr
+    return evaluate(renderer_of(trainer), trainer.scene.test, trainer.scene.background, 3).mean_psnr
+
+
+@functools.lru_cache(1)
+def renderer_of(trainer: Trainer) -> Renderer:
+    """One for both scores of a trainer: it follows the variables."""
+    return trainer.renderer()
 
 
 def test_a_small_run_learns(still_life):
@@ -106,10 +113,12 @@ def test_every_kind_of_model_learns(still_life, kind):
 def test_composite_and_fused_learn_the_same(still_life):
     """The first steps agree up to the rounding of the sums; after that training is chaotic."""
     fused, composite = (
-        trained(still_life, dataclasses.replace(SMALL, backend=backend), steps=3)
+        Trainer(still_life, dataclasses.replace(SMALL, backend=backend), QUICK)
         for backend in ("fused", "composite")
     )
-    np.testing.assert_allclose(score(fused), score(composite), atol=0.05)
+    for _ in range(4):
+        losses = [trainer.train_step().loss for trainer in (fused, composite)]
+        np.testing.assert_allclose(*losses, rtol=1e-3)
 
 
 def arrays_of(trainer: Trainer, path: Path) -> dict[str, np.ndarray]:
@@ -124,25 +133,27 @@ def assert_same_bits(first: dict[str, np.ndarray], second: dict[str, np.ndarray]
 
 
 def test_same_seed_same_bits_and_resume(still_life, tmp_path):
-    """40 steps at once, the same again, and 17 + 23 with a checkpoint in between."""
-    whole = arrays_of(trained(still_life), tmp_path / "whole.npz")
-    assert_same_bits(whole, arrays_of(trained(still_life), tmp_path / "again.npz"))
-    part = trained(still_life, steps=17)
-    part.save(tmp_path / "part.npz")
+    """36 steps with a checkpoint on the way, as many without, and the last 19 from the checkpoint."""
+    first = trained(still_life, steps=17)
+    first.save(tmp_path / "part.npz")
+    at_17 = {name: getattr(first.occupancy, name).numpy() for name in ("density", "bits")}
+    for _ in range(19):
+        first.train_step()
+    whole = arrays_of(first, tmp_path / "whole.npz")
+    assert_same_bits(whole, arrays_of(trained(still_life, steps=36), tmp_path / "again.npz"))
     rest = Trainer(still_life, SMALL, QUICK)
-    untouched = rest.occupancy.density.numpy()
+    untouched, table = rest.occupancy.density.numpy(), rest.field.table.numpy()
     rest.load(*checkpoint.load(tmp_path / "part.npz"), "part.npz")
     assert rest.step == 17
     # The occupancy grid is part of it: step 16's updates of it are not made again.
-    for name in ("density", "bits"):
-        saved, loaded = (getattr(t.occupancy, name).numpy() for t in (part, rest))
-        np.testing.assert_array_equal(saved, loaded)
+    for name, saved in at_17.items():
+        np.testing.assert_array_equal(saved, getattr(rest.occupancy, name).numpy())
     assert np.any(rest.occupancy.density.numpy() != untouched)
-    for _ in range(23):
+    for _ in range(19):
         rest.train_step()
     assert_same_bits(whole, arrays_of(rest, tmp_path / "rest.npz"))
-    other = trained(still_life, config=dataclasses.replace(QUICK, seed=1))
-    assert np.any(whole["model/table"] != arrays_of(other, tmp_path / "other.npz")["model/table"])
+    other = Trainer(still_life, SMALL, dataclasses.replace(QUICK, seed=1))
+    assert np.any(other.field.table.numpy() != table)
 
 
 def test_a_checkpoint_of_another_model_is_refused(still_life, tmp_path):
@@ -206,19 +217,20 @@ def test_progress_is_shown_in_a_terminal(still_life):
 
 def test_gradient_scaling_changes_no_bit(still_life):
     """A power of two, and float32 has exponents to spare: float16's need is none here."""
-    first, scaled = (
-        trained(still_life, config=dataclasses.replace(QUICK, gradient_scale=scale), steps=10)
-        for scale in (1.0, 128.0)
+    first, scaled, tripled = (
+        Trainer(still_life, SMALL, dataclasses.replace(QUICK, gradient_scale=scale))
+        for scale in (1.0, 128.0, 3.0)
     )
+    for _ in range(10):
+        losses = [trainer.train_step().loss for trainer in (first, scaled, tripled)]
+        assert losses[0] == losses[1] and losses[2] == pytest.approx(losses[0], rel=0.01)
     np.testing.assert_array_equal(first.field.table, scaled.field.table)
-    tripled = trained(still_life, config=dataclasses.replace(QUICK, gradient_scale=3.0), steps=10)
     assert np.any(tripled.field.table.numpy() != first.field.table.numpy())  # it is used
-    np.testing.assert_allclose(score(tripled), score(first), atol=0.05)
 
 
 def test_occupancy_is_updated_when_it_should_be(still_life):
     """Every 16 steps, each time from another seed; with 0 the visual hull stays as it is."""
-    for every, expected in ((16, 2), (5, 8), (0, 0)):
+    for every, expected in at_depth([(5, 8), (0, 0)], [(16, 2), (5, 8), (0, 0)]):
         trainer = Trainer(
             still_life, SMALL, dataclasses.replace(QUICK, occupancy_every=every, steps=40)
         )

@@ -120,6 +120,7 @@ def locked(folder: Path) -> Iterator[None]:
     Raises:
       ProgramError: Another process holds it.
     """
+    made = [parent for parent in folder.parents if not parent.exists()]
     try:
         folder.mkdir(parents=True, exist_ok=True)
         held = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
@@ -139,8 +140,9 @@ def locked(folder: Path) -> Iterator[None]:
         yield
     finally:
         os.close(held)
-        with suppress(OSError):  # as it is after an error before the first file
-            folder.rmdir()
+        with suppress(OSError):  # as they are after an error before the first file
+            for empty in (folder, *made):
+                empty.rmdir()
 
 
 def _try_out(runs: Path) -> None:

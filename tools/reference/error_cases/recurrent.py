@@ -66,18 +66,21 @@ def gate_slopes(cell: str, given: dict, gates: np.ndarray, into: np.ndarray) -> 
 
 
 def differences(cell: str, given: dict, gates: np.ndarray, into: np.ndarray) -> np.ndarray:
-    """The slopes of gates, by differences of the oracle in float64: all sequences are moved at once, which is right as
-    they don't know each other."""
+    """The slopes of gates, by differences of the oracle in float64: of one step, all gates are moved side by side, and
+    of all sequences at once, which is right as they don't know each other."""
+    given = {name: np.asarray(value, np.float64) for name, value in given.items()}
     batch, steps, width = gates.shape
-    identity = {"kernel": np.eye(width), "bias": np.zeros(width)}
+    h = given.get("h", np.zeros([batch, given["recurrent_kernel"].shape[0]]))
+    c = given.get("c", np.zeros([batch, width // 4]))
     found = np.zeros_like(gates)
     for t in range(steps):
-        for j in range(width):
-            losses = []
-            for step in (1e-5, -1e-5):
-                moved = gates.copy()
-                moved[:, t, j] += step
-                y = recurrent.sequence(cell, {**given, **identity, "x": moved})[0]
-                losses.append((y * into).sum((1, 2)))
-            found[:, t, j] = (losses[0] - losses[1]) / 2e-5
+        # [a step of the differences, gate, sequence, gates]
+        moved = gates[:, t] + np.array([1e-5, -1e-5])[:, None, None, None] * np.eye(width)[:, None]
+        after, after_c = recurrent.step(cell, moved, h, c, given)
+        losses = (after * into[:, t]).sum(-1)
+        for later in range(t + 1, steps):
+            after, after_c = recurrent.step(cell, gates[:, later], after, after_c, given)
+            losses += (after * into[:, later]).sum(-1)
+        found[:, t] = (losses[0] - losses[1]).T / 2e-5
+        h, c = recurrent.step(cell, gates[:, t], h, c, given)
     return found

@@ -511,6 +511,11 @@ def as_dtype(value: Any, dtype: str) -> np.ndarray:
     return x.astype(tf.as_dtype(dtype).as_numpy_dtype)
 
 
+@functools.cache
+def rule_of(op: str) -> Callable[[int], Arguments] | None:
+    return next((rule for pattern, rule in RULES if re.fullmatch(pattern, op)), None)
+
+
 def arguments(
     op: str, types: dict[str, str], side: int = SIDE, given: Arguments | None = None
 ) -> Arguments:
@@ -520,7 +525,8 @@ def arguments(
     """
     definition = op_def_registry.get(op)
     if given is None:
-        given = next((rule(side) for pattern, rule in RULES if re.fullmatch(pattern, op)), {})
+        rule = rule_of(op)
+        given = rule(side) if rule else {}
     found: Arguments = {}
     inferred = {argument.type_attr for argument in definition.input_arg}
     for argument in definition.input_arg:

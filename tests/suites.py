@@ -178,6 +178,12 @@ def rows(item: Any) -> list[list[str]]:
     return [[name.strip() for name in names] for names in lists]
 
 
+def kind_of(dtype: Any) -> Any:
+    """The kind of a dtype or of its name; a value that is neither, such as a list of dtypes, as it is."""
+    name = getattr(dtype, "name", dtype)
+    return KIND_OF.get(name, dtype) if isinstance(name, str) else dtype
+
+
 class Values:
     """Hashable names of the values that cases have: equal for equal simple ones and for the same object."""
 
@@ -199,10 +205,7 @@ class Values:
         """The parameters of a case, in place of a dataclass its fields; with `kinds`, in place of a dtype its kind."""
         if kinds:
             params = {
-                name: KIND_OF.get(str(getattr(value, "name", value)), value)
-                if name in DTYPES
-                else value
-                for name, value in params.items()
+                name: kind_of(value) if name in DTYPES else value for name, value in params.items()
             }
         found: dict[str, Hashable] = {}
         together = [names for names in rows if len(names) > 1 and {*names} <= {*params}]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -230,8 +232,8 @@ def test_subscripts_of_objects(tmp_path: Path) -> None:
     done = build("--kernels", "op.mm", "-o", "op.so", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     code = "import ctypes, tensorflow; print(ctypes.CDLL('./op.so').check())"
-    ran = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
-    assert ran.stdout == "15461\n", ran.stdout + ran.stderr
+    _, out, err = Process("-c", code, cwd=tmp_path).finish()
+    assert out == "15461\n", out + err
 
 
 def test_errors_beside_subscripts_keep_their_place(tmp_path: Path) -> None:
@@ -284,9 +286,8 @@ id<MTLLibrary> load(id<MTLDevice> device, NSURL* url) {
     assert done.returncode == 0, done.stderr
 
 
-def test_an_op_on_this_librarys_own_face(tmp_path: Path) -> None:
-    # By the headers' names of before; the guide's op, which the tests of the documentation build, has today's.
-    (tmp_path / "cube.mm").write_text("""
+# Two ops on this library's own face, by the headers' names of before; samples/launches.mm has today's.
+CUBE = """
 #include "kernels/common/encoder.h"
 #include "kernels/common/registrar.h"
 #include "tensorflow/core/framework/common_shape_fns.h"
@@ -312,38 +313,8 @@ struct CubeOp {
 };
 REGISTER_METAL_KERNEL(CubeOp);
 }  // namespace
-""")
-    (tmp_path / "cube.metal").write_text("""
-#include <metal_stdlib>
-using namespace metal;
-constant float power [[function_constant(0)]];
-kernel void cube(device const float* x [[buffer(0)]], device float* y [[buffer(1)]],
-                 uint i [[thread_position_in_grid]]) {
-  y[i] = power == 3.0f ? x[i] * x[i] * x[i] : 0.0f;
-}
-""")
-    done = build("--kernels", "cube.mm", "--shaders", "cube.metal", "-o", "cube.so", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    run_on_device(f"""
-cube = tf.load_op_library({str(tmp_path / "cube.so")!r}).sample_cube
-with tf.device("GPU:0"):
-    assert cube(tf.constant([1.0, 2.0, -3.0])).numpy().tolist() == [1, 8, -27]
-    assert cube(tf.constant(np.zeros(0, np.float32))).shape == [0]
-    try:
-        cube(tf.constant(1.0))
-    except tf.errors.InvalidArgumentError as error:
-        assert "expected rank 1, got 0" in error.message
-    else:
-        raise AssertionError("no error")
-""")
-
-
+"""
 TWICE = r"""
-#include "kernels/runtime/encoder.h"
-#include "kernels/tensorflow/registrar.h"
-#include "tensorflow/core/framework/common_shape_fns.h"
-#include "tensorflow/core/framework/op.h"
-
 namespace {
 using namespace metal_ops;
 template <typename Op>
@@ -374,9 +345,15 @@ REGISTER_METAL_KERNEL(TwiceOp<Any>);
 REGISTER_METAL_KERNEL(TwiceOp<Kept>, .Types("T", {TF_FLOAT, TF_BFLOAT16}).CalculatesInNoBfloat());
 }  // namespace
 """
-TWICE_SHADER = """
+SHADERS = """
 #include <metal_stdlib>
 #include "kernels/msl/instantiate.h"
+using namespace metal;
+constant float power [[function_constant(0)]];
+kernel void cube(device const float* x [[buffer(0)]], device float* y [[buffer(1)]],
+                 uint i [[thread_position_in_grid]]) {
+  y[i] = power == 3.0f ? x[i] * x[i] * x[i] : 0.0f;
+}
 template <typename T>
 kernel void twice(device const T* x [[buffer(0)]], device T* y [[buffer(1)]],
                   uint i [[thread_position_in_grid]]) {
@@ -388,21 +365,48 @@ IF_BFLOAT(INSTANTIATE_KERNEL("twice_bfloat", twice, bfloat))
 """
 
 
+@pytest.fixture(scope="module")
+def own_face(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """The library of both ops for a macOS: one compilation, as each reads TensorFlow's headers anew."""
+
+    @functools.cache
+    def of(macos: str) -> Path:
+        folder = tmp_path_factory.mktemp("own_face")
+        (folder / "ops.mm").write_text(CUBE + TWICE)
+        (folder / "ops.metal").write_text(SHADERS)
+        options = ("--kernels", "ops.mm", "--shaders", "ops.metal", "-o", "ops.so")
+        std = f"--shader-option=-std={'metal3.0' if macos == '13.0' else 'metal3.1'}"
+        done = build(*options, std, cwd=folder, MACOS_OF_METAL=macos)
+        assert done.returncode == 0, done.stderr
+        return folder / "ops.so"
+
+    return of
+
+
+def test_an_op_on_this_librarys_own_face(own_face: Callable[[str], Path]) -> None:
+    run_on_device(f"""
+cube = tf.load_op_library({str(own_face("13.0"))!r}).sample_cube
+with tf.device("GPU:0"):
+    assert cube(tf.constant([1.0, 2.0, -3.0])).numpy().tolist() == [1, 8, -27]
+    assert cube(tf.constant(np.zeros(0, np.float32))).shape == [0]
+    try:
+        cube(tf.constant(1.0))
+    except tf.errors.InvalidArgumentError as error:
+        assert "expected rank 1, got 0" in error.message
+    else:
+        raise AssertionError("no error")
+""")
+
+
 @pytest.mark.parametrize(
-    ("macos", "std"),
-    [pytest.param("14.0", "metal3.1", marks=pytest.mark.full("the control")), ("13.0", "metal3.0")],
+    "macos", [pytest.param("14.0", marks=pytest.mark.full("the control")), "13.0"]
 )
 def test_built_for_macos_13_there_are_no_kernels_of_bfloat16(
-    tmp_path: Path, macos: str, std: str
+    own_face: Callable[[str], Path], macos: str
 ) -> None:
     """Host code as on Macs of that age, here; Linux' own is always for Metal 3.1."""
-    (tmp_path / "twice.mm").write_text(TWICE)
-    (tmp_path / "twice.metal").write_text(TWICE_SHADER)
-    options = ("--kernels", "twice.mm", "--shaders", "twice.metal", f"--shader-option=-std={std}")
-    done = build(*options, "-o", "twice.so", cwd=tmp_path, MACOS_OF_METAL=macos)
-    assert done.returncode == 0, done.stderr
     run_on_device(f"""
-ops = tf.load_op_library({str(tmp_path / "twice.so")!r})
+ops = tf.load_op_library({str(own_face(macos))!r})
 without = {macos == "13.0"}
 def said(op, dtype):
     try:
@@ -539,10 +543,8 @@ def test_names_that_a_compiler_takes_for_options(tmp_path: Path) -> None:
     shader = "#include <metal_stdlib>\nkernel void f(device float* x [[buffer(0)]]) { x[0] = 1; }\n"
     (tmp_path / "-f.metal").write_text(shader)
     code = "from metal_ops.build import build_op; build_op(['-DX=1.cc', '@two.cc'], ['-f.metal'], 'a.so')"
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stderr
+    ended, _, err = Process("-c", code, cwd=tmp_path).finish()
+    assert ended == 0, err
     import ctypes
 
     library = ctypes.CDLL(str(tmp_path / "a.so"))
@@ -592,18 +594,10 @@ library = tf.load_op_library(os.path.join(os.path.dirname(os.path.abspath(__file
 z = library.zero_out(tf.constant([1.0, 2.0]), tf.constant([1.0, 1.0]), a=helper.A)
 print(z.numpy(), z.device[-5:])
 """)
-    command = [
-        sys.executable,
-        "-m",
-        "metal_ops",
-        "run",
-        str(tmp_path / "script.py"),
-        "--scale",
-        "2",
-    ]
-    ran = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert ran.returncode == 0, ran.stderr
-    assert "[3. 5.] GPU:0" in ran.stdout
+    command = ("-m", "metal_ops", "run", str(tmp_path / "script.py"), "--scale", "2")
+    code, out, err = Process(*command).finish()
+    assert code == 0, err
+    assert "[3. 5.] GPU:0" in out
 
 
 def test_run_without_a_script() -> None:

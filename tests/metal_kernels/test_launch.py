@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.processes import Process
+
 SAMPLES = Path(__file__).parent / "samples"
 
 # The launches: the result for x = [1, 2, 3], or words of the error.
@@ -70,14 +72,9 @@ def launch(what, library="", x=(1.0, 2.0, 3.0)):
     except tf.errors.OpError as error:
         return error.message
 """
-        done = subprocess.run(
-            [sys.executable, "-c", script + textwrap.dedent(body)],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr
-        return done.stdout
+        code, out, err = Process("-c", script + textwrap.dedent(body)).finish()
+        assert code == 0, err
+        return out
 
     return run
 

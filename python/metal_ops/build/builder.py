@@ -109,7 +109,7 @@ class _Build:
         self.tf_compile, self.tf_link = flags.tensorflow_flags()
 
     def compile_and_link(self, sources: list[Path], output: Path, name: str) -> None:
-        sources = [*sources, *_support(sources)]
+        sources = [*sources, *self._support(sources)]
         compiler = flags.compiler()
         objective_c = {source: is_objective_c(source) for source in sources}
         moved = headers.link_moved(
@@ -152,6 +152,15 @@ class _Build:
             [*compiler, "-shared", *map(str, objects), "-o", str(output), *metal, *self.tf_link],
             f"{name} does not link",
         )
+
+    def _support(self, sources: list[Path]) -> list[Path]:
+        """Our own sources that these ones need, as one: each by itself would read TensorFlow's headers anew."""
+        support = _support(sources)
+        if not support:
+            return []
+        unit = self.scratch / "support.mm"
+        unit.write_text("".join(f'#include "{source}"\n' for source in support))
+        return [unit]
 
     def _compile(self, command: list[str], source: Path) -> None:
         """Compiles as C++17 and, if that fails, as C++20: TensorFlow's headers take both, and sources do not say."""

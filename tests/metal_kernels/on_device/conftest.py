@@ -25,7 +25,8 @@ class OwnProcess(pytest.Item):
 
     def runtest(self) -> None:
         options = ["-q", "--no-header", "-p", "no:cacheprovider", "--durations=5"]
-        options += ["-m", self.config.option.markexpr]
+        # Plugins of packages would be imported by each file: Hypothesis alone takes as long as the rest of pytest.
+        options += ["--disable-plugin-autoload", "-m", self.config.option.markexpr]
         timeout = 1800 if VALIDATION else 600
         server = Server.of_this_run()
         code, output = server.run([*options, str(self.path)], timeout, **{INSIDE: "1"})

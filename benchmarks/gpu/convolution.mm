@@ -85,8 +85,9 @@ class Bench {
         of_filter ? metal_ops::Pipeline(library_, "conv_warpgroups_join_" + line.type) : nil;
     const EpilogueParams epilogue = {};
     const uint32_t count = uint32_t(elements), n_parts = uint32_t(depth);
-    const MTLSize groups = MTLSizeMake(
-        NSUInteger(Pieces(rows, line.rows) * Pieces(p.columns, line.columns)), 1, NSUInteger(depth));
+    const MTLSize groups =
+        MTLSizeMake(NSUInteger(Pieces(rows, line.rows) * Pieces(p.columns, line.columns)), 1,
+                    NSUInteger(depth));
     const auto encode = [&](id<MTLComputeCommandEncoder> encoder, int) {
       [encoder setComputePipelineState:pipeline];
       [encoder setBuffer:device_of_[of_input ? 2 : 0] offset:0 atIndex:0];
@@ -117,12 +118,13 @@ class Bench {
     const double ms = times[times.size() / 2];
     const double flop = 2.0 * double(line.points()) * double(line.filter());
     const double error = Error(line, out), allowed = is_half_ ? 1e-3 : 8e-3;
-    printf("%-8s %-36s %s %3lld x %3lld x %4lld -> %4lld, %lld / %lld  %.4f ms (%.4f to %.4f)  %6.1f "
-           "TFLOP/s  error %.1e%s\n",
-           line.kind.c_str(), line.shader.c_str(), line.type.c_str(), (long long)line.n,
-           (long long)line.size, (long long)line.channels, (long long)line.filters,
-           (long long)line.window, (long long)line.stride, ms, times.front(), times.back(),
-           flop / ms * 1e-9, error, error <= allowed ? "" : "  WRONG");
+    printf(
+        "%-8s %-36s %s %3lld x %3lld x %4lld -> %4lld, %lld / %lld  %.4f ms (%.4f to %.4f)  %6.1f "
+        "TFLOP/s  error %.1e%s\n",
+        line.kind.c_str(), line.shader.c_str(), line.type.c_str(), (long long)line.n,
+        (long long)line.size, (long long)line.channels, (long long)line.filters,
+        (long long)line.window, (long long)line.stride, ms, times.front(), times.back(),
+        flop / ms * 1e-9, error, error <= allowed ? "" : "  WRONG");
     fflush(stdout);
     [out release];
     [parts release];
@@ -191,8 +193,9 @@ class Bench {
     if (l.kind == "filter") {
       const int64_t point = row / l.channels, channel = row % l.channels;
       for (int64_t i = 0; i < l.points(); ++i) {
-        const int64_t y = i / out % out, to = pixel(i / (out * out), y * l.stride + point / l.window - l.pad(),
-                                                    i % out * l.stride + point % l.window - l.pad());
+        const int64_t y = i / out % out,
+                      to = pixel(i / (out * out), y * l.stride + point / l.window - l.pad(),
+                                 i % out * l.stride + point % l.window - l.pad());
         if (to >= 0) sum += double(x[to * l.channels + channel]) * d[i * l.filters + column];
       }
       return sum;

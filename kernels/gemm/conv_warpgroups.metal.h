@@ -11,26 +11,6 @@
 
 using namespace metal;
 
-// 16 bytes; `wide`: they lie at a multiple of that.
-template <typename T>
-ROWS_INLINE inline void conv_copy_16(threadgroup T* to, device const T* from, bool inside,
-                                     bool wide) {
-  if (wide) {
-    gemm_copy_16(to, from, inside);
-    return;
-  }
-#pragma clang loop unroll(disable)
-  for (int i = 0; i < 8; ++i) {
-    T value = T(0.0f);
-    if (inside) value = from[i];
-    to[i] = value;
-  }
-}
-template <typename T>
-ROWS_INLINE inline bool conv_is_wide(device const T* at) {
-  return (reinterpret_cast<ulong>(at) & 15) == 0;
-}
-
 // A thread's 8 terms of a step: channels of a point of the filter, then those of the next point.
 struct ConvTerms {
   int c, x, y;
@@ -65,7 +45,6 @@ struct ConvWindows {
   device const T* at;
   int base[kMine], window[kMine];  // of the thread's lines; a window's top in the upper half
   int place;
-  bool wide;
 
   // Windows begin at y * stride - top, x * stride - left.
   ROWS_INLINE ConvWindows(device const T* images, constant ConvGroupsParams& p, uint first,
@@ -84,7 +63,6 @@ struct ConvWindows {
       window[i] = int(uint(there ? top : -0x4000) << 16 | (uint(left) & 0xffff));
     }
     place = Places::place(line, int(thread_) % 8 * 8);
-    wide = conv_is_wide(images);
   }
   ROWS_INLINE void next(threadgroup T* to, ConvTerms terms, ConvPoints points,
                         constant ConvGroupsParams& p) thread {
@@ -95,9 +73,39 @@ struct ConvWindows {
     for (int i = 0; i < kMine; ++i) {
       const int y = (window[i] >> 16) + down, x = int(short(window[i] & 0xffff)) + across;
       const bool inside = there && uint(y) < p.in_h && uint(x) < p.in_w;
-      conv_copy_16(to + place + i * kStep * Places::kLine,
-                   at + long(inside ? base[i] + further : 0), inside, wide);
+      gemm_copy_16(to + place + i * kStep * Places::kLine,
+                   at + long(inside ? base[i] + further : 0), inside);
     }
+  }
+};
+
+// A matrix's rows as lines, 64 at a time: kColumns of its columns.
+template <typename T, int kColumns, int kThreads, typename Places>
+struct ConvRows {
+  static constexpr constant int kOfLine = kColumns / 8, kStep = kThreads / kOfLine,
+                                kMine = kWarpgroupDepth / kStep;
+  static_assert(kThreads % kOfLine == 0 && kMine * kStep == kWarpgroupDepth && kStep % 8 == 0,
+                "each thread has as many");
+
+  device const T* at;
+  int from, left, place;  // the thread's first element, and rows from it on
+
+  ROWS_INLINE ConvRows(device const T* matrix, int rows, int first, int columns, uint thread_)
+      : at(matrix) {
+    const int line = int(thread_) / kOfLine, along = int(thread_) % kOfLine * 8;
+    from = line * columns + first + along;
+    left = first + along < columns ? rows - line : 0;
+    place = Places::place(line, along);
+  }
+  ROWS_INLINE void next(threadgroup T* to, int columns) thread {
+    GEMM_UNROLL
+    for (int i = 0; i < kMine; ++i) {
+      const bool inside = i * kStep < left;
+      gemm_copy_16(to + place + i * kStep * Places::kLine,
+                   at + long(inside ? from + i * kStep * columns : 0), inside);
+    }
+    from += kWarpgroupDepth * columns;
+    left -= kWarpgroupDepth;
   }
 };
 
@@ -109,13 +117,11 @@ struct ConvFilterLines {
 
   device const T* at;
   int column, columns, place;
-  bool wide;
 
   ROWS_INLINE ConvFilterLines(device const T* filter, int first, int all, uint thread_)
       : at(filter), columns(all) {
     column = first + int(thread_) / 8;
     place = Places::place(int(thread_) / 8, int(thread_) % 8 * 8);
-    wide = conv_is_wide(filter);
   }
   // `point`: of the filter.
   ROWS_INLINE void next(threadgroup T* to, int point, int c, bool there, int channels) thread {
@@ -123,8 +129,8 @@ struct ConvFilterLines {
     GEMM_UNROLL
     for (int i = 0; i < kMine; ++i) {
       const bool inside = there && column + i * kStep < columns;
-      conv_copy_16(to + place + i * kStep * Places::kLine,
-                   at + long(inside ? first + i * kStep * channels : 0), inside, wide);
+      gemm_copy_16(to + place + i * kStep * Places::kLine,
+                   at + long(inside ? first + i * kStep * channels : 0), inside);
     }
   }
 };
@@ -138,11 +144,13 @@ struct ConvLines {
                 "each thread has as many");
 
   device const T* at;
-  int image[kMine], y[kMine], x[kMine];
-  int dy, dx, c, place;
+  uint base[kMine];   // of the thread's lines, whose point of the image is
+  int window[kMine];  // its line in the upper half, and its column
+  int end_y, end_x, place;
   int left;  // points from the thread's first line on
-  int3 step;  // 64 points on: images, lines, points
-  bool wide;
+  // 64 points on, in the image and in memory; where that is beyond a line's or an image's end, so much less and more.
+  int step_y, step_x;
+  uint step, next_line, next_image;
 
   ROWS_INLINE ConvLines(device const T* images, constant ConvGroupsParams& p, uint first_point,
                         int count, uint first_row, uint thread_)
@@ -150,42 +158,51 @@ struct ConvLines {
     const int line = int(thread_) / kOfLine, along = int(thread_) % kOfLine * 8;
     const uint row = first_row + uint(along), of_filter = row / p.channels;
     const uint down = of_filter / p.filter_w;
-    dy = int(down * p.dilation_h) - p.pad_top;
-    dx = int((of_filter - down * p.filter_w) * p.dilation_w) - p.pad_left;
-    c = int(row - of_filter * p.channels);
+    const int dy = int(down * p.dilation_h) - p.pad_top;
+    const int dx = int((of_filter - down * p.filter_w) * p.dilation_w) - p.pad_left;
     const uint points = p.out_h * p.out_w;
     GEMM_UNROLL
     for (int i = 0; i < kMine; ++i) {
-      const uint point = first_point + uint(line + i * kStep), of_image = point / points;
-      const uint in_image = point - of_image * points;
-      image[i] = int(of_image);
-      y[i] = int(in_image / p.out_w);
-      x[i] = int(in_image) - y[i] * int(p.out_w);
+      const uint point = first_point + uint(line + i * kStep), image = point / points;
+      const uint in_image = point - image * points, of_line = in_image / p.out_w;
+      const int y = int(of_line * p.stride_h) + dy;
+      const int x = int((in_image - of_line * p.out_w) * p.stride_w) + dx;
+      base[i] = ((image * p.in_h + uint(y)) * p.in_w + uint(x)) * p.channels + row -
+                of_filter * p.channels;
+      window[i] = int(uint(y) << 16 | (uint(x) & 0xffff));
     }
+    end_y = dy + int(p.out_h * p.stride_h);
+    end_x = dx + int(p.out_w * p.stride_w);
     left = down < p.filter_h ? count - line : 0;
-    step.x = kWarpgroupDepth / int(points);
-    const int rest = kWarpgroupDepth - step.x * int(points);
-    step.y = rest / int(p.out_w);
-    step.z = rest - step.y * int(p.out_w);
+    const uint images_on = kWarpgroupDepth / points, rest = kWarpgroupDepth - images_on * points;
+    const uint lines_on = rest / p.out_w;
+    step_y = int(lines_on * p.stride_h);
+    step_x = int((rest - lines_on * p.out_w) * p.stride_w);
+    step = ((images_on * p.in_h + uint(step_y)) * p.in_w + uint(step_x)) * p.channels;
+    next_line = (p.stride_h * p.in_w - p.out_w * p.stride_w) * p.channels;
+    next_image = (p.in_h - p.out_h * p.stride_h) * p.in_w * p.channels;
     place = Places::place(line, along);
-    wide = conv_is_wide(images);
   }
   ROWS_INLINE void next(threadgroup T* to, constant ConvGroupsParams& p) thread {
     GEMM_UNROLL
     for (int i = 0; i < kMine; ++i) {
-      const int from_y = y[i] * int(p.stride_h) + dy, from_x = x[i] * int(p.stride_w) + dx;
-      const bool inside = i * kStep < left && uint(from_y) < p.in_h && uint(from_x) < p.in_w;
-      const int from =
-          ((image[i] * int(p.in_h) + from_y) * int(p.in_w) + from_x) * int(p.channels) + c;
-      conv_copy_16(to + place + i * kStep * Places::kLine, at + long(inside ? from : 0), inside,
-                   wide);
-      x[i] += step.z;
-      const bool next_line = x[i] >= int(p.out_w);
-      x[i] -= next_line ? int(p.out_w) : 0;
-      y[i] += step.y + int(next_line);
-      const bool next_image = y[i] >= int(p.out_h);
-      y[i] -= next_image ? int(p.out_h) : 0;
-      image[i] += step.x + int(next_image);
+      int y = window[i] >> 16, x = int(short(window[i] & 0xffff));
+      const bool inside = i * kStep < left && uint(y) < p.in_h && uint(x) < p.in_w;
+      gemm_copy_16(to + place + i * kStep * Places::kLine, at + long(inside ? base[i] : 0), inside);
+      y += step_y;
+      x += step_x;
+      uint further = step;
+      if (x >= end_x) {
+        x -= int(p.out_w * p.stride_w);
+        y += int(p.stride_h);
+        further += next_line;
+      }
+      if (y >= end_y) {
+        y -= int(p.out_h * p.stride_h);
+        further += next_image;
+      }
+      base[i] += further;
+      window[i] = int(uint(y) << 16 | (uint(x) & 0xffff));
     }
     left -= kWarpgroupDepth;
   }
@@ -226,7 +243,7 @@ struct ConvWarpgroups {
     threadgroup float* const space = (threadgroup float*)memory + int(simdgroup) * kSpace;
     Tiles<T>::put(sums, space, kSpaceLine, lane);
     metal::simdgroup_barrier(metal::mem_flags::mem_threadgroup);
-    const bool wide = is_wide((device const Out*)out) && columns % 8 == 0;
+    const bool wide = is_wide((device const Out*)out);
 #pragma clang loop unroll(disable)
     for (int i = int(lane); i < 2 * kColumns; i += 32) {
       const int r = i / kTiles, c = i % kTiles * 8;
@@ -235,19 +252,13 @@ struct ConvWarpgroups {
       if (to < 0 || first >= columns) continue;
       threadgroup const float* const from = space + r * kSpaceLine + c;
       const long at = to + long(first);
-      if (first + 8 <= columns) {
-        float y[8];
-        GEMM_UNROLL
-        for (int j = 0; j < 8; ++j) y[j] = from[j];
-        EpilogueColumns<8> of_columns;
-        epilogue.columns(first, of_columns);
-        epilogue.row(y, of_columns, at);
-        store_row<Out, 8>(y, wide, out + at);
-        continue;
-      }
-      for (int j = 0; j < int(columns - first); ++j) {
-        out[at + j] = Out(epilogue(from[j], epilogue.column(first + uint(j)), at + j));
-      }
+      float y[8];
+      GEMM_UNROLL
+      for (int j = 0; j < 8; ++j) y[j] = from[j];
+      EpilogueColumns<8> of_columns;
+      epilogue.columns(first, of_columns);
+      epilogue.row(y, of_columns, at);
+      store_row<Out, 8>(y, wide, out + at);
     }
   }
 
@@ -269,30 +280,28 @@ struct ConvWarpgroups {
                                   uint lane) {
     using Product = WarpgroupProduct<T, kRows, kColumns, kWarpgroupDepth, true, false>;
     const uint2 at = place(group.x, p.columns);
-    const long terms = long(p.filter_h * p.filter_w) * long(p.channels);
+    const int terms = int(p.filter_h * p.filter_w * p.channels);
     struct Copies {
       ConvWindows<T, kRows, kThreads, typename Product::A> of_a;
-      GemmTileCopy<kWarpgroupDepth, kColumns, kThreads, true, T, typename Product::B> of_b;
+      ConvRows<T, kColumns, kThreads, typename Product::B> of_b;
       ConvTerms place;
       ConvPoints points;
       constant ConvGroupsParams& p;
       ROWS_INLINE void next(threadgroup T* a_to, threadgroup T* b_to) thread {
         of_a.next(a_to, place, points, p);
-        of_b.next(b_to);
+        of_b.next(b_to, int(p.columns));
         place.next(int(p.channels), points.across);
       }
     };
-    GemmLinesOf<T> lines = {b, long(p.columns), terms, long(p.columns), false};
-    lines.wide = GemmPlace<T>::is_wide_lines(lines);
-    Copies copies = {{a, p, at.y, int2(int(p.stride_w), int(p.stride_h)),
-                      int2(p.pad_left, p.pad_top), thread_},
-                     {lines, 0, long(at.x), thread_},
-                     ConvTerms(int(thread_) % 8 * 8, int(p.channels), int(p.filter_w)),
-                     {int(p.filter_h), int(p.filter_w), int(p.dilation_h), int(p.dilation_w)},
-                     p};
+    Copies copies = {
+        {a, p, at.y, int2(int(p.stride_w), int(p.stride_h)), int2(p.pad_left, p.pad_top), thread_},
+        {b, terms, int(at.x), int(p.columns), thread_},
+        ConvTerms(int(thread_) % 8 * 8, int(p.channels), int(p.filter_w)),
+        {int(p.filter_h), int(p.filter_w), int(p.dilation_h), int(p.dilation_w)},
+        p};
     Sums16 sums[kTiles];
     clear(sums);
-    Group::template multiply<Product>(copies, int((terms + kWarpgroupDepth - 1) / kWarpgroupDepth),
+    Group::template multiply<Product>(copies, (terms + kWarpgroupDepth - 1) / kWarpgroupDepth,
                                       memory, simdgroup, sums, lane);
     store(sums, memory, out, ConvRowsInOrder{long(p.points), int(p.columns)}, epilogue,
           long(at.y) + 16 * long(simdgroup), at.x, p.columns, simdgroup, lane);
@@ -354,18 +363,17 @@ struct ConvWarpgroups {
     const uint first = group.z * p.part, count = metal::min(p.part, p.points - first);
     struct Copies {
       ConvLines<T, kRows, kThreads, typename Product::A> of_a;
-      GemmTileCopy<kWarpgroupDepth, kColumns, kThreads, true, T, typename Product::B> of_b;
+      ConvRows<T, kColumns, kThreads, typename Product::B> of_b;
       constant ConvGroupsParams& p;
       ROWS_INLINE void next(threadgroup T* a_to, threadgroup T* b_to) thread {
         of_a.next(a_to, p);
-        of_b.next(b_to);
+        of_b.next(b_to, int(p.columns));
       }
     };
-    GemmLinesOf<T> lines = {d_out + long(first) * long(p.columns), long(p.columns), long(count),
-                            long(p.columns), false};
-    lines.wide = GemmPlace<T>::is_wide_lines(lines);
     Copies copies = {
-        {in, p, first, int(count), at.y, thread_}, {lines, 0, long(at.x), thread_}, p};
+        {in, p, first, int(count), at.y, thread_},
+        {d_out + long(first) * long(p.columns), int(count), int(at.x), int(p.columns), thread_},
+        p};
     Sums16 sums[kTiles];
     clear(sums);
     Group::template multiply<Product>(copies, int((count + kWarpgroupDepth - 1) / kWarpgroupDepth),
@@ -388,8 +396,8 @@ template <typename T, int kRows, int kColumns, int kStages, int kBehind>
     uint simdgroup [[simdgroup_index_in_threadgroup]], uint lane [[thread_index_in_simdgroup]]) {
   const FusedEpilogue<T> fused = {gamma,    beta,     mean,
                                   variance, residual, {epilogue.epsilon, epilogue.leakyrelu_alpha}};
-  ConvWarpgroups<T, kRows, kColumns, kStages, kBehind>::forward(
-      a, b, out, params, fused, memory, group, thread_, simdgroup, lane);
+  ConvWarpgroups<T, kRows, kColumns, kStages, kBehind>::forward(a, b, out, params, fused, memory,
+                                                                group, thread_, simdgroup, lane);
 }
 
 template <typename T, int kRows, int kColumns, int kStages, int kBehind>
@@ -429,9 +437,9 @@ template <typename T>
 }
 
 // Written once in a library that has these shaders.
-#define CONV_WARPGROUPS_KERNELS_OF(kernel, T)                                       \
-  INSTANTIATE_KERNEL(#kernel "_even_" #T, kernel, T, CONV_EVEN_WARPGROUPS)          \
-  INSTANTIATE_KERNEL(#kernel "_tall_" #T, kernel, T, CONV_TALL_WARPGROUPS)          \
+#define CONV_WARPGROUPS_KERNELS_OF(kernel, T)                              \
+  INSTANTIATE_KERNEL(#kernel "_even_" #T, kernel, T, CONV_EVEN_WARPGROUPS) \
+  INSTANTIATE_KERNEL(#kernel "_tall_" #T, kernel, T, CONV_TALL_WARPGROUPS) \
   INSTANTIATE_KERNEL(#kernel "_small_" #T, kernel, T, CONV_SMALL_WARPGROUPS)
 #define CONV_WARPGROUPS_KERNELS(kernel)    \
   CONV_WARPGROUPS_KERNELS_OF(kernel, half) \

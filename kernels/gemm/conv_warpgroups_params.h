@@ -1,5 +1,6 @@
 // Convolutions and their gradients by warpgroup products (conv_warpgroups.metal.h): sizes that host code and
-// shaders read alike. Images are NHWC without gaps, channels of what is gathered a multiple of 8.
+// shaders read alike. Images are NHWC without gaps; channels and filters are multiples of 8; what is read begins at a
+// multiple of 16 bytes and has fewer than 2^31 elements.
 
 #ifndef METAL_OPS_KERNELS_GEMM_CONV_WARPGROUPS_PARAMS_H_
 #define METAL_OPS_KERNELS_GEMM_CONV_WARPGROUPS_PARAMS_H_
@@ -14,16 +15,16 @@
 
 // Rows, columns, steps in threadgroup memory, and products of a step that may run into the next. Small ones take
 // 32 KiB.
-#define CONV_EVEN_WARPGROUPS 128, 128, 3, 1
-#define CONV_TALL_WARPGROUPS 128, 64, 4, 1
+#define CONV_EVEN_WARPGROUPS 128, 128, 3, 0
+#define CONV_TALL_WARPGROUPS 128, 64, 3, 0
 #define CONV_SMALL_WARPGROUPS 64, 64, 2, 0
 
 // The larger of the tiles and of the sums on their way out.
 #define CONV_WARPGROUP_STEPS(rows, columns, stages) GEMM_WARPGROUP_BYTES(rows, columns, stages, 2)
 #define CONV_WARPGROUP_SUMS(rows, columns) (4 * (rows) * ((columns) + 4))
-#define CONV_WARPGROUP_BYTES(rows, columns, stages)                                              \
-  (CONV_WARPGROUP_STEPS(rows, columns, stages) > CONV_WARPGROUP_SUMS(rows, columns)              \
-       ? CONV_WARPGROUP_STEPS(rows, columns, stages)                                             \
+#define CONV_WARPGROUP_BYTES(rows, columns, stages)                                 \
+  (CONV_WARPGROUP_STEPS(rows, columns, stages) > CONV_WARPGROUP_SUMS(rows, columns) \
+       ? CONV_WARPGROUP_STEPS(rows, columns, stages)                                \
        : CONV_WARPGROUP_SUMS(rows, columns))
 
 struct ConvGroupsParams {

@@ -220,7 +220,7 @@ class Bench {
     }
     return sum;
   }
-  // Of some elements, by the norm; 1e30 where anything was not written.
+  // The error of some elements, by the norm; 1e30 where an element was not written.
   double Error(const Line& line, id<MTLBuffer> from) {
     id<MTLBuffer> to = [device_ newBufferWithLength:[from length]
                                             options:MTLResourceStorageModeShared];

@@ -7,7 +7,11 @@ import sys
 import torch
 from products_peers import timed  # beside this file
 
-KINDS = ("forward", "input", "filter")
+
+def case_of(line: str) -> tuple[str, str, tuple[int, ...]]:
+    """A line without its shader: kind, type and sizes."""
+    words = line.split()
+    return words[0], words[2], tuple(map(int, words[3:9]))
 
 
 def of_case(kind: str, dtype: str, sizes: tuple[int, ...]) -> tuple[float, float, float]:
@@ -38,8 +42,7 @@ def of_case(kind: str, dtype: str, sizes: tuple[int, ...]) -> tuple[float, float
 
 def main() -> None:
     print(torch.__version__, torch.backends.cudnn.version(), torch.cuda.get_device_name())
-    lines = [line.split() for line in open(sys.argv[1]) if line.strip()]
-    cases = [(line[0], line[2], tuple(map(int, line[3:9]))) for line in lines]
+    cases = [case_of(line) for line in open(sys.argv[1]) if line.strip()]
     for case in dict.fromkeys(cases):
         of_case(*case)
 

@@ -12,7 +12,7 @@
 
 namespace metal_ops {
 
-// Of a GPU with such a unit.
+// A GPU with such a unit has so many.
 constexpr int64_t kMultiprocessors = 132;
 
 // A shader's block: the threadgroups of products of so many rows and columns, and the memory of each.

@@ -28,8 +28,8 @@
        : CONV_WARPGROUP_SUMS(rows, columns))
 
 struct ConvGroupsParams {
-  // Points where windows begin, of all images, and of one: rows of the product, or a filter's gradient's terms. Of an
-  // input's gradient those of one phase of the stride.
+  // Points where windows begin, of all images, and of one: rows of the product, or terms of the filter's gradient. The
+  // input's gradient has here those of one phase of the stride.
   uint32_t points, out_h, out_w;
   // The images that are gathered: the input, or for the input's gradient the output's.
   uint32_t in_h, in_w, channels;

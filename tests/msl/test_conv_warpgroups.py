@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from metal_ops.metal import Options, compiler, gpu
 from metal_ops.metal.check_launch import CHECKS, Checks
 
 from .shaders import from_bfloat, library, to_bfloat
@@ -50,7 +52,7 @@ def source(dtype: str) -> str:
 
 
 class Conv:
-    """One convolution: its arrays in float64, of numbers of the type, and what is expected."""
+    """One convolution: its arrays in float64, of numbers of the type, and the expected results."""
 
     def __init__(self, case: str, dtype: str) -> None:
         self.sizes, self.window, self.strides, self.dilations, self.pads, self.out = CASES[case]
@@ -117,10 +119,29 @@ def test_conv(case: str, dtype: str) -> None:
 
 
 def test_no_races() -> None:
-    """Nor reads of what nothing wrote, nor barriers that some threads miss."""
+    """Nor reads of unwritten memory, nor barriers that some threads miss."""
     conv = Conv("stride 2", "half")
     conv.checks = Checks(CHECKS)
     compare_all(conv)
+
+
+@pytest.mark.parametrize("block, most", [("EVEN", 128), ("TALL", 80)])
+def test_products_run_on(block: str, most: int) -> None:
+    """Two even blocks and three tall ones have a multiprocessor's registers, and the assembler makes no product wait, as
+    it does where another instruction might read the sums."""
+    text = source("half").replace("CONV_SMALL", f"CONV_{block}")
+    text = compiler.gpu_text("test.metal", Options(include=(str(ROOT),)), text, "sm_90")
+    said = gpu.assemble(text, "sm_90")
+    # The fused kernel has all of its ops where no constant says which.
+    assert {usage.kernel for usage in said} == set(KERNELS)
+    assert max(usage.registers for usage in said) <= most
+    own = re.sub(r"(?m)^\.target sm_90$", ".target sm_90a", text)
+    own = re.sub(
+        r"(?m)^\.extern \.global .*?\b(_msl_fc_\w+)(\[\d+\])?;",
+        r".global .align 16 .b8 \1[32];",
+        own,
+    )
+    assert "serialized" not in gpu._ptxas_says(own, "sm_90a")
 
 
 def compare_all(conv: Conv) -> None:

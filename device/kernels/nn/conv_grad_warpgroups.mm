@@ -13,15 +13,15 @@ namespace {
 
 int64_t Pieces(int64_t n, int64_t piece) { return (n + piece - 1) / piece; }
 
-// Of a filter's gradient as many parts as keep a GPU busy, of so many points at least.
+// A filter's gradient has as many parts as keep a GPU busy, each of so many points at least.
 constexpr int64_t kBusy = 2 * kMultiprocessors, kLeastPoints = 256;
 // Each phase of a stride has a layer of the grid.
 constexpr int64_t kMostPhases = 64;
 
 }  // namespace
 
-// Phases of the stride are products of their own: no zeros stand between the points of d_out. Of dilated windows a phase
-// has other points of the filter.
+// Phases of the stride are products of their own: no zeros stand between the points of d_out. Dilated windows would have
+// other points of the filter in each phase.
 Status RunConvInputGradByWarpgroups(KernelContext* ctx, const ConvSizes& s, const Tensor& filter,
                                     const Tensor& d_out, const Tensor& d_in, bool* ran) {
   const int64_t phases = s.stride_h * s.stride_w;

@@ -143,17 +143,7 @@ class Bench {
     [values setConstantValue:&no type:MTLDataTypeBool atIndex:3];
     return metal_ops::Pipeline(library_, name, values);
   }
-  float Value(uint16_t bits) const {
-    if (is_half_) {
-      _Float16 value;
-      memcpy(&value, &bits, 2);
-      return float(value);
-    }
-    const uint32_t wide = uint32_t(bits) << 16;
-    float value;
-    memcpy(&value, &wide, 4);
-    return value;
-  }
+  float Value(uint16_t bits) const { return metal_ops::TwoByteValue(is_half_, bits); }
   // Numbers from -1 to 1: of the images, of the filter, of the outputs' gradient.
   void Make(int which, int64_t elements) {
     if (host_[which].size() == size_t(elements)) return;

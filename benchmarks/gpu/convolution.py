@@ -5,31 +5,16 @@ python3 benchmarks/gpu/convolution.py CONVOLUTION LIBRARY   # that program, and 
 
 from __future__ import annotations
 
-import re
 import statistics
 import subprocess
 import sys
-import tempfile
 
 import convolution_peers as peers  # beside this file
 import convolution_spec
 import torch
+from attention_gradient import ours
 
 ROUNDS = 3
-
-
-def ours(program: str, library: str, lines: list[str]) -> list[float]:
-    """Milliseconds of each line; a wrong result ends this."""
-    with tempfile.NamedTemporaryFile("w", suffix=".spec") as spec:
-        spec.write("\n".join(lines) + "\n")
-        spec.flush()
-        command = [program, library, spec.name]
-        said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    if wrong := [line for line in said.splitlines() if "WRONG" in line]:
-        sys.exit("\n".join(wrong))
-    times = [float(ms) for ms in re.findall(r" ([\d.]+) ms \(", said)]
-    assert len(times) == len(lines), said
-    return times
 
 
 def main() -> None:

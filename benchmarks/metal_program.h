@@ -7,6 +7,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <algorithm>
 #include <string>
@@ -111,6 +112,19 @@ std::vector<double> CallTimes(id<MTLCommandQueue> queue, const std::string& what
 inline double Median(std::vector<double> v) {
   std::sort(v.begin(), v.end());
   return v[v.size() / 2];
+}
+
+// A half's, or a bfloat's.
+inline float TwoByteValue(bool half, uint16_t bits) {
+  if (half) {
+    _Float16 value;
+    memcpy(&value, &bits, 2);
+    return float(value);
+  }
+  const uint32_t wide = uint32_t(bits) << 16;
+  float value;
+  memcpy(&value, &wide, 4);
+  return value;
 }
 
 // The norm of the difference, by that of `expected`.

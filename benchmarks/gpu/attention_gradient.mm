@@ -198,17 +198,7 @@ class Bench {
     [values setConstantValue:&plain type:MTLDataTypeBool atIndex:0];
     return metal_ops::Pipeline(library_, name, values);
   }
-  double Value(uint16_t bits) const {
-    if (is_half_) {
-      _Float16 value;
-      memcpy(&value, &bits, 2);
-      return double(value);
-    }
-    const uint32_t wide = uint32_t(bits) << 16;
-    float value;
-    memcpy(&value, &wide, 4);
-    return value;
-  }
+  double Value(uint16_t bits) const { return metal_ops::TwoByteValue(is_half_, bits); }
   // Queries, the gradients of outputs, keys, values: numbers from -2 to 2.
   void Fill(int64_t elements) {
     std::vector<uint16_t> bits(static_cast<size_t>(elements));

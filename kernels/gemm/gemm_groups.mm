@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "kernels/gemm/conv_warpgroups.h"
 #include "kernels/gemm/gemm_blocks_params.h"
 #include "kernels/gemm/gemm_few_params.h"
 #include "kernels/gemm/gemm_plan.h"
@@ -100,7 +101,7 @@ constexpr Warpgroups kWide = {"wide", GEMM_WIDE_WARPGROUPS}, kEven = {"even", GE
                      kSmallFour = {"small", GEMM_SMALL_WARPGROUPS};
 
 // Threadgroups at once: the memory of a multiprocessor is one's, and there are 132 of them.
-constexpr int64_t kMultiprocessors = 132, kBusyEven = 60;
+constexpr int64_t kBusyEven = 60;
 
 // Wide blocks take twice as long as even ones, and are a quarter faster for their work.
 const Warpgroups& ChooseWarpgroups(const GemmParams& params, size_t memory) {
@@ -164,6 +165,11 @@ Status LaunchWarpgroups(Encoder& encoder, const GemmParams& params, const Tensor
 // Plain products or convolutions, whose factors are never turned.
 Status LaunchBlocks(Encoder& encoder, GemmWay way, const GemmParams& params, const Tensor& a,
                     const Tensor& b, const GemmEpilogue* epilogue, const Tensor& out) {
+  if (way == GemmWay::kConv) {
+    bool ran = false;
+    RETURN_IF_ERROR(RunConvByWarpgroups(encoder, params, a, b, epilogue, out, &ran));
+    if (ran) return Status();
+  }
   size_t memory = 0;
   RETURN_IF_ERROR(encoder.MostThreadgroupMemory(&memory));
   const DType type = out.dtype();

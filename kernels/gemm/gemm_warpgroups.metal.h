@@ -21,27 +21,16 @@ struct GemmWarpgroups {
   using Ops = Rows<T>;
   using Store = GemmBlock<T, kRows, kColumns, kWarpgroupDepth, 1, kTiles, kStages, 1>;
 
-  template <bool kTurnedA, bool kTurnedB>
-  ROWS_INLINE static void sum(GemmPlace<T> place, threadgroup T* memory, int simd_row, int part,
-                              thread typename Ops::Sums16 (&sums)[kTiles], uint thread_,
-                              uint lane) {
-    using Product = WarpgroupProduct<T, kRows, kColumns, kWarpgroupDepth, !kTurnedA, kTurnedB>;
-    constexpr int kLinesA = kTurnedA ? kWarpgroupDepth : kRows;
-    constexpr int kLinesB = kTurnedB ? kColumns : kWarpgroupDepth;
+  // So many steps, whose tiles copies.next(a, b) brings one after the other.
+  template <typename Product, typename Copies>
+  ROWS_INLINE static void multiply(thread Copies& copies, int steps, threadgroup T* memory,
+                                   uint simdgroup, thread typename Ops::Sums16 (&sums)[kTiles],
+                                   uint lane) {
     threadgroup T* const b_memory = memory + kStages * kTileA;
-    GemmTileCopy<kLinesA, kTurnedA ? kRows : kWarpgroupDepth, kThreads, kTurnedA, T,
-                 typename Product::A>
-        of_a(place.a, kTurnedA ? 0 : place.row, kTurnedA ? place.row : 0, thread_);
-    GemmTileCopy<kLinesB, kTurnedB ? kWarpgroupDepth : kColumns, kThreads, !kTurnedB, T,
-                 typename Product::B>
-        of_b(place.b, kTurnedB ? place.column : 0, kTurnedB ? 0 : place.column, thread_);
-    const int steps = int((place.terms + kWarpgroupDepth - 1) / kWarpgroupDepth);
+    const int simd_row = int(simdgroup) / 4 * 64, part = int(simdgroup) % 4;
     ROWS_UNROLL
     for (int s = 0; s < kAhead; ++s) {
-      if (s < steps) {
-        of_a.next(memory + s * kTileA);
-        of_b.next(b_memory + s * kTileB);
-      }
+      if (s < steps) copies.next(memory + s * kTileA, b_memory + s * kTileB);
       gemm_end_copies();
     }
     int stage = 0, next = kAhead;
@@ -54,16 +43,40 @@ struct GemmWarpgroups {
       Product::run(memory + stage * kTileA, simd_row, b_memory + stage * kTileB, part, sums, true,
                    lane);
       end_products();
-      if (step + kAhead < steps) {
-        of_a.next(memory + next * kTileA);
-        of_b.next(b_memory + next * kTileB);
-      }
+      if (step + kAhead < steps) copies.next(memory + next * kTileA, b_memory + next * kTileB);
       gemm_end_copies();
       wait_for_products<kBehind>();
       if (++stage == kStages) stage = 0;
       if (++next == kStages) next = 0;
     }
     wait_for_products<0>();
+    read_products(sums);
+  }
+
+  template <bool kTurnedA, bool kTurnedB>
+  ROWS_INLINE static void sum(GemmPlace<T> place, threadgroup T* memory, uint simdgroup,
+                              thread typename Ops::Sums16 (&sums)[kTiles], uint thread_,
+                              uint lane) {
+    using Product = WarpgroupProduct<T, kRows, kColumns, kWarpgroupDepth, !kTurnedA, kTurnedB>;
+    constexpr int kLinesA = kTurnedA ? kWarpgroupDepth : kRows;
+    constexpr int kLinesB = kTurnedB ? kColumns : kWarpgroupDepth;
+    GemmTileCopy<kLinesA, kTurnedA ? kRows : kWarpgroupDepth, kThreads, kTurnedA, T,
+                 typename Product::A>
+        of_a(place.a, kTurnedA ? 0 : place.row, kTurnedA ? place.row : 0, thread_);
+    GemmTileCopy<kLinesB, kTurnedB ? kWarpgroupDepth : kColumns, kThreads, !kTurnedB, T,
+                 typename Product::B>
+        of_b(place.b, kTurnedB ? place.column : 0, kTurnedB ? 0 : place.column, thread_);
+    struct Copies {
+      decltype(of_a) a;
+      decltype(of_b) b;
+      ROWS_INLINE void next(threadgroup T* a_to, threadgroup T* b_to) thread {
+        a.next(a_to);
+        b.next(b_to);
+      }
+    };
+    Copies copies = {of_a, of_b};
+    multiply<Product>(copies, int((place.terms + kWarpgroupDepth - 1) / kWarpgroupDepth), memory,
+                      simdgroup, sums, lane);
   }
 
   template <typename Epilogue>
@@ -76,13 +89,13 @@ struct GemmWarpgroups {
     for (int j = 0; j < kTiles; ++j) Ops::clear(sums[j]);
     const int simd_row = int(simdgroup) / 4 * 64, part = int(simdgroup) % 4;
     if (gemm_a_turned && gemm_b_turned) {
-      sum<true, true>(place, memory, simd_row, part, sums, thread_, lane);
+      sum<true, true>(place, memory, simdgroup, sums, thread_, lane);
     } else if (gemm_a_turned) {
-      sum<true, false>(place, memory, simd_row, part, sums, thread_, lane);
+      sum<true, false>(place, memory, simdgroup, sums, thread_, lane);
     } else if (gemm_b_turned) {
-      sum<false, true>(place, memory, simd_row, part, sums, thread_, lane);
+      sum<false, true>(place, memory, simdgroup, sums, thread_, lane);
     } else {
-      sum<false, false>(place, memory, simd_row, part, sums, thread_, lane);
+      sum<false, false>(place, memory, simdgroup, sums, thread_, lane);
     }
     // Through threadgroup memory, as in GemmBlock.
     metal::threadgroup_barrier(metal::mem_flags::mem_threadgroup);

@@ -78,6 +78,7 @@ MOST_SPILLED = {
 FOR_ALL_TARGETS = {
     *("device/kernels/copy.metal", "device/kernels/elementwise.metal"),
     *("device/kernels/random.metal", "kernels/row_norm/row_norm.metal"),
+    *("device/kernels/nn/conv_warpgroups.metal", "kernels/gemm/conv_warpgroups.metal"),
     *("device/kernels/nn/gemm_blocks.metal", "device/kernels/nn/gemm_conv.metal"),
     *("device/kernels/nn/gemm_warpgroups.metal", "device/kernels/nn/loss.metal"),
     *("kernels/attention/attention.metal", "kernels/attention/attention_warpgroups.metal"),

@@ -13,8 +13,9 @@ build/gpu/products.o: benchmarks/gpu/products.mm benchmarks/metal_program.h $(wi
     kernels/quantized_matmul/quantized_matmul_params.h | build/system-metal.stamp
 build/gpu/attention.o: benchmarks/gpu/attention.mm benchmarks/metal_program.h kernels/attention/attention_params.h | build/system-metal.stamp
 build/gpu/attention_gradient.o: benchmarks/gpu/attention_gradient.mm benchmarks/metal_program.h kernels/attention/attention_params.h | build/system-metal.stamp
+build/gpu/convolution.o: benchmarks/gpu/convolution.mm benchmarks/metal_program.h $(wildcard kernels/gemm/*_params.h) | build/system-metal.stamp
 build/gpu/replay.o build/gpu/hash_encode.o build/gpu/fused_mlp.o build/gpu/textures.o build/gpu/products.o build/gpu/attention.o \
-build/gpu/attention_gradient.o:
+build/gpu/attention_gradient.o build/gpu/convolution.o:
 	@mkdir -p $(@D)
 	@echo "  compile $<"
 	@$(OBJCXX) $(OBJCXXFLAGS) $(CXXFLAGS) -c $< -o $@

@@ -5,6 +5,7 @@
 
 #include "device/kernels/layout.h"
 #include "device/kernels/nn/conv_grad.h"
+#include "device/kernels/nn/conv_grad_warpgroups.h"
 #include "device/kernels/nn/conv_groups.h"
 #include "device/kernels/nn/product.h"
 #include "device/kernels/nn/windows.h"
@@ -110,6 +111,9 @@ Status FilterGradByLines(KernelContext* ctx, const char* op, const ConvSizes& s,
 // filter turned round.
 Status ConvInputGrad(KernelContext* ctx, const char* op, const ConvSizes& s, bool nchw,
                      const Tensor& filter, const Tensor& d_out, const Tensor& d_in) {
+  bool ran = false;
+  if (!nchw) RETURN_IF_ERROR(RunConvInputGradByWarpgroups(ctx, s, filter, d_out, d_in, &ran));
+  if (ran) return Status();
   Tensor turned, spread;
   const Shape out_shape = s.OutputShape(nchw);
   const size_t h = nchw ? 2 : 1, w = h + 1;
@@ -152,6 +156,9 @@ Status ConvInputGrad(KernelContext* ctx, const char* op, const ConvSizes& s, boo
 // images, strides and dilations change places.
 Status ConvFilterGrad(KernelContext* ctx, const char* op, const ConvSizes& s, bool nchw,
                       const Tensor& input, const Tensor& d_out, const Tensor& d_filter) {
+  bool ran = false;
+  if (!nchw) RETURN_IF_ERROR(RunConvFilterGradByWarpgroups(ctx, s, input, d_out, d_filter, &ran));
+  if (ran) return Status();
   bool tiles;
   RETURN_IF_ERROR(ChooseTiles(/*fits=*/true, &tiles));
   ThreadTile tile;

@@ -38,11 +38,12 @@ OF_PROCESSORS = re.compile(r"gemm_(middle|wide|cached)_")
 # Blocks that want more threadgroup memory than the CPU device has; a GPU takes no others, and blocks for few rows.
 OF_GPUS = re.compile(
     r"gemm_blocks_(large|middle|low|thin)_|gemm_conv_(large|middle)_|gemm_warpgroups_(wide|even)_|"
+    r"conv_warpgroups_(even|tall)_|"
     r"attention_warpgroups_\w+_(64|128)$|attention_turns_"
 )
 # Halves that would be large blocks are products of warpgroups on GPUs that have these.
 OF_OTHERS = re.compile(
-    r"gemm_(blocks_(small|short)|warpgroups_small|few)_|attention_warpgroups_\w+_0$|"
+    r"gemm_(blocks_(small|short)|warpgroups_small|few)_|conv_warpgroups_small_|attention_warpgroups_\w+_0$|"
     r"gemm_blocks_(large|middle)_(half|bfloat)$"
 )
 LAUNCH = re.compile(r"\bLaunch\(")
@@ -266,6 +267,14 @@ def run_what_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
         for dtype in DTYPES:
             products(dtype)
             sequences(dtype)
+        if shaders == "warpgroups":  # tall and even blocks of a GPU
+            sizes = ((4, 8), (68, 128)) if ON_GPU else ((4, 8),)
+            for dtype, (height, filters) in itertools.product(DTYPES, sizes):
+                images = tf.ones([1, height, 128, 8], dtype)
+                filter = tf.ones([3, 3, 8, filters], dtype)
+                raw_ops.metal_fused_conv2d(
+                    images, filter, [], fused_ops=["Relu"], strides=[1] * 4, padding="SAME"
+                )
     with tf.device("GPU:0"):
         for dtype, rows, turned in itertools.product(DTYPES, (1, 2, 4, 8, 12, 20), (False, True)):
             a, b = tf.ones([rows, 40], dtype), tf.ones([40, 40], dtype)

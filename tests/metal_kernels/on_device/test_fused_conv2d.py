@@ -75,17 +75,21 @@ GROUPED = [
     ((2, 9, 8), 16, 19, (3, 3), (1, 1), (1, 1), "SAME"),
     ((1, 13, 11), 24, 70, (3, 2), (2, 1), (1, 1), "VALID"),
     ((3, 10, 7), 8, 24, (2, 3), (1, 1), (2, 3), "SAME"),
+    ((2, 9, 8), 16, 72, (3, 3), (2, 1), (1, 1), "SAME"),
     ((2, 8, 9), 4, 33, (5, 5), (2, 2), (1, 1), (3, 1, 2, 4)),
     ((2, 7, 9), 32, 8, (1, 1), (2, 2), (1, 1), "SAME"),
     ((2, 6, 6), 5, 16, (3, 3), (1, 1), (1, 1), "SAME"),
 ]
 
 
+@pytest.mark.parametrize("way", ["groups", "warpgroups"])
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("image, channels, filters, window, strides, dilations, padding", GROUPED)
-def test_groups(monkeypatch, image, channels, filters, window, strides, dilations, padding, dtype):
+def test_groups(
+    monkeypatch, image, channels, filters, window, strides, dilations, padding, dtype, way
+):
     """By shaders for GPUs, images that begin anywhere in memory among them."""
-    monkeypatch.setenv("METAL_OPS_GEMM", "groups")
+    monkeypatch.setenv("METAL_OPS_GEMM", way)
     x = on_cpu.normal((image[0] + 1, *image[1:], channels), dtype, 0)
     w = on_cpu.normal((*window, channels, filters), dtype, 1)
     given = on_cpu.attributes(strides, padding, dilations, False)

@@ -192,7 +192,7 @@ def test_release_refuses(world: World, version: str, tag: str | None, change: st
 
 @pytest.mark.parametrize("there", [[], ["a.whl"]])
 def test_publish(world: World, there: list[str]):
-    """What a release on GitHub has already is not sent again."""
+    """Files that a release on GitHub has already are not sent again."""
     subprocess.run(["bash", "-c", MAKES_WHEELS], cwd=world.checkout, check=True)
     (world.checkout / "dist/notes.md").write_text("notes")
     listed = "".join(f"echo {name};" for name in there)

@@ -1,4 +1,4 @@
-"""`make mac-report`: what works on this Mac, on one page: machine, versions, suites, figures.
+"""`make mac-report`: this Mac on one page: machine, versions, suites, figures.
 
 Writes build/mac-report.md, and build/mac-report.json with the same. Each test file runs by itself with a limit of time,
 as work on a virtual GPU may never end; the page names such files and the tests that failed.
@@ -117,13 +117,13 @@ def memory(text: str) -> str:
 
 
 def macos(text: str) -> str:
-    """Of `sw_vers`: "15.5 (24F74)"."""
+    """The output of `sw_vers` as "15.5 (24F74)"."""
     rows = dict(line.split(":", 1) for line in text.strip().splitlines())
     return f"{rows['ProductVersion'].strip()} ({rows['BuildVersion'].strip()})"
 
 
 def gpu(text: str) -> str:
-    """Of `system_profiler -json SPDisplaysDataType`: names, cores, and the newest Metal that each has."""
+    """The output of `system_profiler -json SPDisplaysDataType` as names, cores, and the newest Metal of each."""
     parts = []
     for each in json.loads(text)["SPDisplaysDataType"]:
         words = [each.get("sppci_model") or each["_name"]]

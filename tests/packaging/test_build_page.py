@@ -88,8 +88,15 @@ def test_bazel(command: str):
 
 def test_help_lists_the_targets():
     done = subprocess.run(["make", "help"], cwd=ROOT, capture_output=True, text=True, check=True)
-    for target in ("build", "metal", "wheel", "wheel-check", "bazel"):
+    for target in ("build", "metal", "wheel", "wheel-check", "bazel", "release", "mac-report"):
         assert re.search(rf"^  make {target} ", done.stdout, re.M), target
+
+
+def test_release_and_report_pass_their_arguments_on():
+    assert "tools/packaging/release.py --trial" in would_do("release", "ARGS=--trial")
+    report = would_do("mac-report", "ARGS=--no-figures")
+    assert "METAL_OPS_TEST_DEPTH=first" in report and "mac_report.py --no-figures" in report
+    assert "METAL_OPS_TEST_DEPTH=all" in would_do("mac-report", "METAL_OPS_TEST_DEPTH=all")
 
 
 def test_exact_version_in_one_place():

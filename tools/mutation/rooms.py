@@ -193,6 +193,7 @@ AROUND: list[tuple[str, list[str]]] = [
     (r"tools/mutat", ["tests/test_mutation.py"]),
     (r"tools/choose_tests|pyproject\.toml|\.ci/|tools/sanitize/run", ["tests/test_suites.py", "tests/test_setup.py"]),
     (r"tools/new_op|kernels/null_op/", ["tests/metal_kernels/test_new_op.py", "tests/test_house.py"]),
+    (r"\.github/|tools/ci/", ["tests/test_workflows.py"]),
     (r"tools/packaging/|(hostmetal/)?(setup\.py|MANIFEST|pyproject)", _all("tests/packaging", "tests/test_package.py")),
     (r"(.*/)?(Makefile|\w+\.mk|exports\.map)$|requirements|tools/", ["tests/test_setup.py", "tests/test_house.py"]),
     (r"hostmetal/", ["tests/hostmetal/test_hostmetal.py", *_all("tests/hosts")]),

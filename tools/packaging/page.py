@@ -15,7 +15,7 @@ STYLE = (
 
 
 class Row(NamedTuple):
-    """A wheel: its path below the page, bytes, SHA-256, TensorFlow's release and Pythons."""
+    """A wheel: its name, bytes, SHA-256, TensorFlow's release and Pythons."""
 
     name: str
     bytes: int
@@ -25,8 +25,6 @@ class Row(NamedTuple):
 
     @property
     def holds(self) -> str:
-        if self.name.startswith("pypi/"):
-            return "the same as on PyPI: ops, layers and programs"
         if "hostmetal" in self.name:
             return "hostmetal and the METAL device; needs the above and GNUstep 1.28 (Debian 12)"
         return "ops, layers and programs"
@@ -61,12 +59,9 @@ def render(version: str, commit: str, rows: Sequence[Row], url: str, trial: bool
         "<h2>Wheels</h2><table><tr><th>file<th>TensorFlow<th>Python<th>MiB<th>holds</tr>",
     ]
     for row in rows:
-        quoted = "/".join(urllib.parse.quote(part) for part in row.name.split("/"))
-        # Releases of GitHub have no folders.
-        quoted = quoted.rpartition("/")[2] if url else quoted
-        link = html.escape(f"{url}{quoted}#sha256={row.sha256}", quote=True)
+        link = html.escape(f"{url}{urllib.parse.quote(row.name)}#sha256={row.sha256}", quote=True)
         lines.append(
-            f'<tr><td><a href="{link}">{html.escape(row.name.rpartition("/")[2])}</a><br><code class="sum">'
+            f'<tr><td><a href="{link}">{html.escape(row.name)}</a><br><code class="sum">'
             f"{row.sha256}</code><td>{row.tensorflow}<td>{', '.join(row.pythons)}<td>{row.bytes / 2**20:.1f}"
             f"<td>{row.holds}</tr>"
         )

@@ -2,7 +2,7 @@
 
     dist/release/*.whl         two for each release of TensorFlow: the package, and its Metal half for Linux
     dist/release/pypi/*.whl    the package with a version and a tag that PyPI takes, for the first of these releases
-    dist/release/SHA256SUMS    for `sha256sum -c`
+    dist/release/SHA256SUMS    of the former, for `sha256sum -c`
     dist/release/index.html    the page, which `pip install --find-links` reads, too
 
 Each step is written into build/release/state.json when it is done: a second call goes on behind the last of them. The
@@ -203,7 +203,8 @@ class Release:
             raise StepError(
                 f"{self.output} has wheels of another call, such as {others[0]}; remove them"
             )
-        lines = "".join(f"{value}  {name}\n" for name, value in sorted(digests.items()))
+        own = sorted((name, value) for name, value in digests.items() if "/" not in name)
+        lines = "".join(f"{value}  {name}\n" for name, value in own)
         (self.output / "SHA256SUMS").write_text(lines)
         rows = [
             page.Row(
@@ -215,6 +216,7 @@ class Release:
             )
             for release in releases
             for name, value in sorted(self.state["wheels"][release].items())
+            if "/" not in name
         ]
         text = page.render(VERSION, self.commit, rows, url, self.trial)
         (self.output / "index.html").write_text(text)

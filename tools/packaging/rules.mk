@@ -15,8 +15,14 @@ NEEDS_wheel-check := --metal
 release: | $(VENV)/test.stamp  ## Make all wheels, try each, write checksums and the page to take them from (ARGS=--trial)
 	@$(PY) tools/packaging/release.py $(ARGS)
 
+# On a Mac: which suites pass there, and how fast it is. Depth first: one case of each test.
+mac-report: METAL_OPS_TEST_DEPTH ?= first
+mac-report: build metal | $(VENV)/test.stamp  ## On a Mac: run the suites of ops and device, write build/mac-report.md
+	@METAL_OPS_TEST_DEPTH=$(METAL_OPS_TEST_DEPTH) $(PY) tools/ci/mac_report.py $(ARGS)
+
 NEEDS_release := --metal
-.PHONY: release
+NEEDS_mac-report := --metal
+.PHONY: release mac-report
 
 # The metadata of the editable install has the version.
 $(VENV)/package.stamp: $(PKG)/_version.py

@@ -165,7 +165,9 @@ def test_rms_normalization_equals_keras(axis, policy):
     np.testing.assert_allclose(
         tf.cast(ours(x), tf.float32), expected, rtol=0, atol=8 * TOLERANCE[policy]
     )
-    if axes == (2,):  # along any other axis, Keras 3.15 multiplies by the scale as if it were the last
+    if axes == (
+        2,
+    ):  # along any other axis, Keras 3.15 multiplies by the scale as if it were the last
         assert_same(theirs, ours, [x], TOLERANCE[policy])
 
 

@@ -41,7 +41,7 @@ COMMANDS = {
     ),
     "run": ("build.run", "Run a script with the Metal device, as it would be on a Mac"),
 }
-# Of the script `hostmetal`.
+# The commands of the script `hostmetal`.
 HOSTMETAL = ("metal", "objc", "cmake", "build", "run", "doctor")
 HOSTMETAL_EPILOG = """\
 first steps:

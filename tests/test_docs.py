@@ -78,15 +78,15 @@ def _environment() -> dict[str, str]:
 
 
 def runs(text: str) -> list[tuple[str, str, str]]:
-    """(language, code, expected output) of each program that is run; Python blocks in a row are
-    one program."""
+    """(language, code, expected output) of each program that is run; blocks of a language in a row are one program, as
+    where they are pasted into one shell, or one Python."""
     found: list[tuple[str, str, str]] = []
     for reason, language, code, prints in blocks(text):
         kind = RUN.get(language)
         if kind is None or reason or EXAMPLE.fullmatch(code):
             continue
-        if kind == "python" and found and found[-1][0] == "python":
-            found[-1] = ("python", found[-1][1] + code, found[-1][2] + prints)
+        if found and found[-1][0] == kind:
+            found[-1] = (kind, found[-1][1] + code, found[-1][2] + prints)
         else:
             found.append((kind, code, prints))
     return found
@@ -108,7 +108,7 @@ def run_page(page: Path, folder: Path) -> None:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 text=True,
-                timeout=120,
+                timeout=300,
             )
             status, said = done.returncode, done.stdout
         assert status == 0, f"{code}\n{said}"
@@ -181,7 +181,11 @@ def test_every_block_is_seen(page: Path, request: pytest.FixtureRequest):
 def test_control_blocks():
     text = "<!-- not run: because so -->\n```bash\nfalse\n```\n\n```python\na = 1\n```\n\n```py\nprint(a)\n```\n"
     text += "\n```sh\necho b\n```\n\nIt prints:\n\n```text\nb\n```\n"
-    assert runs(text) == [("python", "a = 1\nprint(a)\n", ""), ("bash", "echo b\n", "b\n")]
+    text += "\n```bash\ncd /\n```\n\n```bash\npwd\n```\n\nIt prints:\n\n```text\n/\n```\n"
+    assert runs(text) == [
+        ("python", "a = 1\nprint(a)\n", ""),
+        ("bash", "echo b\ncd /\npwd\n", "b\n/\n"),
+    ]
 
 
 def test_the_workflow_runs_what_the_guide_runs():

@@ -6,6 +6,7 @@ from __future__ import annotations
 import gc
 import io
 import os
+import re
 import resource
 import signal
 import subprocess
@@ -214,6 +215,39 @@ def test_output_on_a_full_disk():
         )
     assert ended.stderr == "lm: the output cannot be written (No space left on device).\n"
     assert ended.returncode == 2
+
+
+SCRIPT = """
+import re, sys
+from metal_ops.cli import hostmetal
+sys.exit(hostmetal())
+"""
+
+
+def test_the_script_hostmetal(tmp_path):
+    """It has the commands for Metal alone, and TensorFlow is not imported for them."""
+    script = tmp_path / "hostmetal"  # as pip names it, which the package looks at
+    script.write_text("import sys\nsys.modules['tensorflow'] = None\n" + SCRIPT)
+    (tmp_path / "a.metal").write_text(
+        "kernel void a(device float* x [[buffer(0)]]) { x[0] = 1; }\n"
+    )
+
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        environment = {**os.environ, "PYTHONPATH": str(ROOT / "python")}
+        command = [sys.executable, str(script), *arguments]
+        return subprocess.run(
+            command, capture_output=True, text=True, cwd=tmp_path, env=environment
+        )
+
+    helped = run("--help").stdout
+    assert helped.startswith("usage: hostmetal ")
+    names = re.findall(r"^    (\w+) ", helped, re.M)
+    assert names == list(cli.HOSTMETAL) and "python -m metal_ops" not in helped
+    assert run("metal", "a.metal", "-o", "a.metallib").returncode == 0
+    assert (tmp_path / "a.metallib").stat().st_size > 0
+    wrong = run("nerf", "train")
+    assert wrong.returncode == 2 and "`hostmetal --help` lists the options." in wrong.stderr
+    assert 'hostmetal = "metal_ops.cli:hostmetal"' in (ROOT / "pyproject.toml").read_text()
 
 
 def saved(folder: Path, program: str) -> Path:

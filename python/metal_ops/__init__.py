@@ -17,9 +17,10 @@ from metal_ops._version import __version__ as __version__
 
 
 def _running_as_program() -> bool:
-    # `python -m metal_ops` and the script `metal_ops` import this file first; of the former, sys.argv[0] still is "-m".
+    # `python -m metal_ops` and the scripts `metal_ops` and `hostmetal` import this file first; of the former,
+    # sys.argv[0] still is "-m".
     # The doctor has to run there although the library may be broken, and `--help` should not wait for TensorFlow.
-    if sys.argv and sys.argv[0].endswith("/metal_ops"):
+    if sys.argv and sys.argv[0].endswith(("/metal_ops", "/hostmetal")):
         return True
     if sys.argv[:1] != ["-m"]:
         return False

@@ -41,6 +41,16 @@ COMMANDS = {
     ),
     "run": ("build.run", "Run a script with the Metal device, as it would be on a Mac"),
 }
+# The commands of the script `hostmetal`.
+HOSTMETAL = ("metal", "objc", "cmake", "build", "run", "doctor")
+HOSTMETAL_EPILOG = """\
+first steps:
+  hostmetal metal kernel.metal -o kernel.metallib    as xcrun metal does on a Mac
+  hostmetal metal --explain kernel.metal             its cost, and why it is not vectorised
+  hostmetal objc host.m -o host                      a program that uses Metal
+  hostmetal run script.py                            a script with TensorFlow's METAL device
+  hostmetal <command> --help                         what a command can do
+"""
 EPILOG = """\
 first steps:
   python -m metal_ops doctor               is everything there?
@@ -80,17 +90,23 @@ def available() -> dict[str, tuple[str, str]]:
     }
 
 
-def make_parser(command: str | None) -> argparse.ArgumentParser:
-    """The parser, with all of `command`'s arguments and only the summaries of the other commands."""
+def make_parser(command: str | None, script: str = "metal_ops") -> argparse.ArgumentParser:
+    """The parser, with all of `command`'s arguments and only the summaries of the other commands of that script."""
     import metal_ops
 
     commands = available()
-    epilog = EPILOG
-    if "nerf" not in commands:
+    if script == "hostmetal":
+        prog, epilog = "hostmetal", HOSTMETAL_EPILOG
+        description = "Metal without a Mac: compiles shaders, and builds programs that compute with Metal, on Linux."
+        commands = {name: commands[name] for name in HOSTMETAL if name in commands}
+    else:
+        prog, epilog = "python -m metal_ops", EPILOG
+        description = "Metal ops for TensorFlow: hash encoding and friends, fast on CPU, portable to Apple GPUs."
+    if script == "metal_ops" and "nerf" not in commands:
         epilog = "".join(line for line in EPILOG.splitlines(keepends=True) if " nerf " not in line)
     parser = Parser(
-        prog="python -m metal_ops",
-        description="Metal ops for TensorFlow: hash encoding and friends, fast on CPU, portable to Apple GPUs.",
+        prog=prog,
+        description=description,
         epilog=epilog,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -104,12 +120,17 @@ def make_parser(command: str | None) -> argparse.ArgumentParser:
     return parser
 
 
-def main(argv: Sequence[str] | None = None) -> int:
+def hostmetal() -> int:
+    """The script `hostmetal`: the commands for Metal, without those of TensorFlow's ops and the programs."""
+    return main(script="hostmetal")
+
+
+def main(argv: Sequence[str] | None = None, script: str = "metal_ops") -> int:
     """Runs one command; returns the exit code: 0 success, 1 failure, 2 wrong arguments or a broken installation."""
     argv = sys.argv[1:] if argv is None else list(argv)
     command = next((argument for argument in argv if not argument.startswith("-")), None)
     try:
-        parser = make_parser(command)
+        parser = make_parser(command, script)
         arguments = parser.parse_args(argv)
         arguments.argv = argv  # for commands that start workers
         if arguments.command is None:

@@ -160,7 +160,7 @@ def test_repr_and_json():
 
 
 def test_names_and_reasons_are_whole():
-    """Of all readers, and of all patterns that were nearly one; the last op of a chain has a reason, too."""
+    """All readers and all patterns that were nearly one are named; the last op of a chain has a reason, too."""
     long = "/".join(["a_model_with_a_long_name"] * 4)
 
     def many(x):

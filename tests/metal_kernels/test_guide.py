@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,12 +15,15 @@ BLOCK = re.compile(r"^```(\w+)\n(.*?)^```\n(?:\n?It prints:\n\n```text\n(.*?)^``
 
 
 @pytest.mark.full("builds the library with an op more, device and all")
-def test_every_command(shell: Callable[..., str]) -> None:
+def test_every_command(shell: Callable[..., str], checkout: Path, tmp_path: Path) -> None:
+    """As if pasted into one shell: a block begins in the folder where the last one has ended."""
     blocks = BLOCK.findall(GUIDE.read_text())
     commands = [(script, prints) for language, script, prints in blocks if language == "bash"]
     assert len(commands) >= 5
+    here, note = str(checkout), tmp_path / "where"
     for script, prints in commands:
-        output = shell(script)
+        output = shell(f"cd {shlex.quote(here)}\n{script}\npwd > {shlex.quote(str(note))}")
+        here = note.read_text().strip()
         for line in prints.splitlines():
             assert line in output, f"{script}\nprinted\n{output}"
 

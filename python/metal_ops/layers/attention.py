@@ -8,7 +8,7 @@ import keras
 import tensorflow as tf
 
 from metal_ops import _keras
-from metal_ops.layers._attention_masks import next_seed
+from metal_ops.layers._attention import next_seed
 from metal_ops.ops.attention import MOST_SIZE, scaled_dot_product_attention
 
 _keras.require_tensorflow_backend()

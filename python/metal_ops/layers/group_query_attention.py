@@ -8,8 +8,8 @@ import keras
 import tensorflow as tf
 
 from metal_ops import _keras
-from metal_ops.layers._attention_masks import next_seed, seen_keys
-from metal_ops.ops.attention import MOST_SIZE, scaled_dot_product_attention
+from metal_ops.layers._attention import attend, seen_keys
+from metal_ops.ops.attention import MOST_SIZE
 
 _keras.require_tensorflow_backend()
 
@@ -94,22 +94,11 @@ class GroupQueryAttention(keras.layers.GroupQueryAttention):
         beside, use_gate = (getattr(self, name, None) for name in ("sliding_window", "use_gate"))
         seen = seen_keys(query, key, **masks, causal=use_causal_mask, beside=beside)
         gate = self._gate_dense(query) if use_gate else None
-        drops = bool(training) and self.dropout > 0
-        q, k, v = (
-            tf.transpose(dense(x), [0, 2, 1, 3])
-            for dense, x in (
-                (self._query_dense, query),
-                (self._key_dense, key),
-                (self._value_dense, value),
-            )
+        outputs = attend(
+            (query, key, value),
+            (self._query_dense, self._key_dense, self._value_dense),
+            seen,
+            self.dropout if training else 0.0,
+            self._dropout_layer,
         )
-        outputs = scaled_dot_product_attention(
-            q,
-            k,
-            v,
-            **seen,
-            dropout=self.dropout if drops else 0.0,
-            seed=next_seed(self._dropout_layer.seed_generator) if drops else None,
-        )
-        outputs = tf.transpose(outputs, [0, 2, 1, 3])
         return self._output_dense(outputs if gate is None else outputs * gate)

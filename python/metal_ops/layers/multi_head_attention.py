@@ -8,8 +8,8 @@ import keras
 import tensorflow as tf
 
 from metal_ops import _keras
-from metal_ops.layers._attention_masks import next_seed, seen_keys
-from metal_ops.ops.attention import MOST_SIZE, scaled_dot_product_attention
+from metal_ops.layers._attention import attend, seen_keys
+from metal_ops.ops.attention import MOST_SIZE
 
 _keras.require_tensorflow_backend()
 
@@ -97,22 +97,11 @@ class MultiHeadAttention(keras.layers.MultiHeadAttention):
             beside=getattr(self, "_sliding_window", None),  # not in Keras before 3.14
         )
         gate = self._gate_dense(query) if getattr(self, "_use_gate", False) else None
-        drops = bool(training) and self.dropout > 0
-        q, k, v = (
-            tf.transpose(dense(x), [0, 2, 1, 3])
-            for dense, x in (
-                (self.query_dense, query),
-                (self.key_dense, key),
-                (self.value_dense, value),
-            )
+        outputs = attend(
+            (query, key, value),
+            (self.query_dense, self.key_dense, self.value_dense),
+            seen,
+            self.dropout if training else 0.0,
+            self._dropout_layer,
         )
-        outputs = scaled_dot_product_attention(
-            q,
-            k,
-            v,
-            **seen,
-            dropout=self.dropout if drops else 0.0,
-            seed=next_seed(self._dropout_layer.seed_generator) if drops else None,
-        )
-        outputs = tf.transpose(outputs, [0, 2, 1, 3])
         return self.output_dense(outputs if gate is None else outputs * gate)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import keras
-import numpy as np
 import tensorflow as tf
 
 from metal_ops import _keras
@@ -119,8 +118,8 @@ class RotaryEmbedding(keras.layers.Layer):
     def _turns(self, size: int) -> dict[str, Any]:
         if self.scaling_factor == 1:
             return {"base": self.max_wavelength}
-        pairs = np.arange(size // 2, dtype=np.float64)
-        return {"frequencies": self.max_wavelength ** (-2 * pairs / size) / self.scaling_factor}
+        base, pairs = self.max_wavelength, range(size // 2)
+        return {"frequencies": [base ** (-2 * i / size) / self.scaling_factor for i in pairs]}
 
     def compute_output_shape(self, input_shape: Any) -> tuple[int | None, ...]:
         return tuple(input_shape)

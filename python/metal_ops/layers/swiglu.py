@@ -76,7 +76,7 @@ class SwiGLU(keras.layers.Layer):
             keras.layers.Dense(
                 units,
                 use_bias=self.use_bias,
-                # Of its own: one initializer gives the same numbers each time.
+                # A copy for each: one initializer gives the same numbers each time.
                 kernel_initializer=self._copy(self.kernel_initializer),
                 bias_initializer=self._copy(self.bias_initializer),
                 dtype=self.dtype_policy,

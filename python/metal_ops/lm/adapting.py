@@ -13,6 +13,7 @@ from metal_ops.programs.command import hold, positive, whole
 from metal_ops.programs.errors import CheckpointError, ProgramError
 from metal_ops.programs.files import run_folder
 from metal_ops.programs.reading import kind_of
+from metal_ops.programs.telling import phase
 
 from .config import TrainConfig
 from .loading import MODEL, SIZES, configs, load_text, of_files, of_run
@@ -101,7 +102,7 @@ def train(arguments: argparse.Namespace, console: Console, workers: Workers | No
     from .run import train_run
 
     rank = arguments.rank or _RANK
-    with console.status("cutting the text into tokens"):
+    with phase(console, "cutting the text into tokens"):
         trainer = AdapterTrainer(
             text,
             model,

@@ -63,7 +63,7 @@ def of_run(arguments: argparse.Namespace, console: Console) -> tuple[Transformer
 
 
 def _beside(console: Console) -> Console:
-    """Of commands whose output is text: it goes to other programs."""
+    """The standard error: the text that commands write may go to other programs."""
     return type(console)(stderr=True, markup=False, emoji=False)
 
 

@@ -1,10 +1,12 @@
-"""The keys that queries see, as Keras' attention layers say it and as the op takes it."""
+"""Calls of Keras' attention layers by the op: the keys that queries see, projections, seeds."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import tensorflow as tf
+
+from metal_ops.ops.attention import scaled_dot_product_attention
 
 
 def seen_keys(
@@ -47,6 +49,31 @@ def seen_keys(
             None if beside is None else tf.abs(behind) < beside,
         )
     return {"mask": mask, "causal": causal and equal, "window": window}
+
+
+def attend(
+    inputs: tuple[tf.Tensor, ...],
+    projections: tuple[Any, ...],
+    seen: dict[str, Any],
+    dropout: float,
+    dropping: Any,
+) -> tf.Tensor:
+    """[batch, queries, heads, size] of queries, keys and values behind their projections.
+
+    Args:
+      inputs: query, key and value, [batch, length, features].
+      projections: Layers that make [batch, length, heads, size] of each.
+      seen: The result of `seen_keys`.
+      dropout: The part of the weights that is dropped, 0 outside of training.
+      dropping: Keras' dropout layer, for its seeds.
+    """
+    q, k, v = (
+        tf.transpose(project(x), [0, 2, 1, 3])
+        for project, x in zip(projections, inputs, strict=True)
+    )
+    seed = next_seed(dropping.seed_generator) if dropout else None
+    outputs = scaled_dot_product_attention(q, k, v, **seen, dropout=dropout, seed=seed)
+    return tf.transpose(outputs, [0, 2, 1, 3])
 
 
 def next_seed(generator: Any) -> tf.Tensor:

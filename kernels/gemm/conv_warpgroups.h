@@ -1,5 +1,5 @@
-// Convolutions of images NHWC by warpgroup products: see conv_warpgroups.metal.h. Their times on a GPU have not been
-// measured, so that METAL_OPS_GEMM=warpgroups alone chooses them.
+// Convolutions of images NHWC by warpgroup products: see conv_warpgroups.metal.h. GPUs whose matrix unit reads
+// threadgroup memory take them, and what METAL_OPS_GEMM=warpgroups asks for them.
 
 #ifndef METAL_OPS_KERNELS_GEMM_CONV_WARPGROUPS_H_
 #define METAL_OPS_KERNELS_GEMM_CONV_WARPGROUPS_H_
@@ -25,12 +25,14 @@ struct ConvBlock {
   Grid grid(int64_t product_rows, int64_t product_columns, int64_t products) const;
 };
 const ConvBlock& ChooseConvBlock(int64_t rows, int64_t columns, int64_t products, size_t memory);
+const ConvBlock& TallConvBlock(size_t memory);
 
 ConvGroupsParams ConvGroupsOf(const ConvSizes& sizes);
 
-// Whether a convolution NHWC of these sizes, or a gradient, goes so, which reads these tensors.
+// Whether a convolution NHWC of these sizes, or a gradient, goes so, which reads these tensors. A threadgroup has at
+// most `memory` bytes.
 Status ConvGoesByWarpgroups(const ConvSizes& sizes, std::initializer_list<const Tensor*> read,
-                            bool* goes);
+                            size_t memory, bool* goes);
 
 // Encodes a convolution that is no plain product, if it goes so.
 Status RunConvByWarpgroups(Encoder& encoder, const GemmParams& params, const Tensor& a,

@@ -13,10 +13,16 @@ namespace {
 
 int64_t Pieces(int64_t n, int64_t piece) { return (n + piece - 1) / piece; }
 
-Status AreAsked(bool* asked) {
-  int way = kAskThreads;
+// Only GPUs whose matrix unit reads threadgroup memory have as much of it as products' widest block takes.
+constexpr size_t WideBytes(int64_t rows, int64_t columns, int64_t stages, int64_t) {
+  return size_t(GEMM_WARPGROUP_BYTES(rows, columns, stages, 2));
+}
+
+Status AreAsked(size_t memory, bool* asked) {
+  int way = ThreadgroupsRunAtOnce() ? kAskGroups : kAskThreads;
   RETURN_IF_ERROR(AskedForGemm(&way));
-  *asked = way == kAskWarpgroups;
+  *asked =
+      way == kAskWarpgroups || (way == kAskGroups && memory >= WideBytes(GEMM_WIDE_WARPGROUPS));
   return Status();
 }
 
@@ -25,6 +31,9 @@ bool FitWindows(int64_t in, int64_t out, int64_t filter, int64_t stride, int64_t
   constexpr int64_t kPoints = 1 << 14;
   return in < kPoints && out * stride < kPoints && filter * dilation < kPoints;
 }
+
+constexpr ConvBlock kEven = {"even", CONV_EVEN_WARPGROUPS}, kTall = {"tall", CONV_TALL_WARPGROUPS},
+                    kSmall = {"small", CONV_SMALL_WARPGROUPS};
 
 }  // namespace
 
@@ -42,14 +51,13 @@ Grid ConvBlock::grid(int64_t product_rows, int64_t product_columns, int64_t prod
 
 // By the bytes that the busiest multiprocessor brings into its memory, which are in each step as 4 to 3.
 const ConvBlock& ChooseConvBlock(int64_t rows, int64_t columns, int64_t products, size_t memory) {
-  static constexpr ConvBlock kEven = {"even", CONV_EVEN_WARPGROUPS},
-                             kTall = {"tall", CONV_TALL_WARPGROUPS},
-                             kSmall = {"small", CONV_SMALL_WARPGROUPS};
   if (std::max(kEven.bytes(), kTall.bytes()) > memory) return kSmall;
   const int64_t even = 4 * Pieces(kEven.groups(rows, columns) * products, kMultiprocessors);
   const int64_t tall = 3 * Pieces(kTall.groups(rows, columns) * products, kMultiprocessors);
   return even <= tall ? kEven : kTall;
 }
+
+const ConvBlock& TallConvBlock(size_t memory) { return kTall.bytes() > memory ? kSmall : kTall; }
 
 ConvGroupsParams ConvGroupsOf(const ConvSizes& s) {
   ConvGroupsParams p = {};
@@ -73,8 +81,8 @@ ConvGroupsParams ConvGroupsOf(const ConvSizes& s) {
 
 // Shaders count elements in 32 bits.
 Status ConvGoesByWarpgroups(const ConvSizes& s, std::initializer_list<const Tensor*> read,
-                            bool* goes) {
-  RETURN_IF_ERROR(AreAsked(goes));
+                            size_t memory, bool* goes) {
+  RETURN_IF_ERROR(AreAsked(memory, goes));
   if (!*goes) return Status();
   for (const Tensor* tensor : read) {
     BufferRef ref;
@@ -105,10 +113,10 @@ Status RunConvByWarpgroups(Encoder& encoder, const GemmParams& p, const Tensor& 
   s.stride_h = p.stride_h, s.stride_w = p.stride_w;
   s.dilation_h = p.dilation_h, s.dilation_w = p.dilation_w;
   s.pad_top = p.pad_top, s.pad_left = p.pad_left;
-  RETURN_IF_ERROR(ConvGoesByWarpgroups(s, {&a, &b}, ran));
-  if (!*ran) return Status();
   size_t memory = 0;
   RETURN_IF_ERROR(encoder.MostThreadgroupMemory(&memory));
+  RETURN_IF_ERROR(ConvGoesByWarpgroups(s, {&a, &b}, memory, ran));
+  if (!*ran) return Status();
   const ConvBlock& block = ChooseConvBlock(p.rows, p.columns, /*products=*/1, memory);
   const ConvGroupsParams params = ConvGroupsOf(s);
   std::vector<Argument> arguments = {{"a", a},

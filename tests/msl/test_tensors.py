@@ -159,7 +159,7 @@ def test_maps():
     for name in ("m1", "m5", "random:0", "random:123456789"):
         found = tensors.LaneMap.named(name)
         places = [place for of_lane in found.places for place in of_lane]
-        assert sorted(places) == [(r, c) for r in range(found.side) for c in range(found.side)]
+        assert found.run in (1, 2, 4) and sorted(places) == [(r, c) for r in range(found.side) for c in range(found.side)]
         for of_lane in found.places:
             assert len({r for r, _ in of_lane}) == found.rows
             assert len({c for _, c in of_lane}) == found.columns

@@ -15,6 +15,7 @@ constexpr unsigned kMostElements = kLargestFragment * kLargestFragment / kSimdWi
 struct LaneMap {
   unsigned side, elements;  // of a fragment; a lane's elements of one
   unsigned rows, columns;   // how many different ones a lane has of a fragment
+  unsigned run;             // elements that are neighbours in a row
   unsigned char row[kSimdWidth][kMostElements], column[kSimdWidth][kMostElements];
   unsigned char lane[kLargestFragment * kLargestFragment];  // by row * side + column
   unsigned char element[kLargestFragment * kLargestFragment];
@@ -69,7 +70,7 @@ struct Fragments {
   static Index mine(unsigned i) { return at(simdgroup(), lane(), i); }
 };
 
-// The results of reductions of rows (Of is 1) or columns: each lane has those of all rows, or columns, in which it
+// The results of reductions of rows (Of is 1) or columns: those with a lane are of the rows, or columns, in which it
 // has elements.
 template <class Matrix, int Of>
 struct Reduced {

@@ -13,7 +13,9 @@ from .tensor_sources import HELD, INCLUDES, PRODUCTS, TABLE, TENSORS, Product
 
 pytestmark = pytest.mark.compiler
 STD = (4, 0)
-SOURCE = PRODUCTS + "".join(product.instantiation() for product in TABLE) + HELD + TENSORS
+SOURCE = HELD + TENSORS
+WITH_PRODUCTS = SOURCE + PRODUCTS + "".join(product.instantiation() for product in TABLE)
+MAPS = [("m5", False), ("random:5", True), ("m1", False)]  # and whether by fibers
 DTYPES = {
     "half": np.float16,
     "float": np.float32,
@@ -24,17 +26,21 @@ DTYPES = {
 
 
 def _made(lane_map: str, fibers: bool) -> Library:
+    source = SOURCE if lane_map == "m1" else WITH_PRODUCTS
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("METAL_OPS_FIBERS", str(int(fibers)))
         return library(
-            SOURCE + "// by fibers\n" * fibers, header=INCLUDES, std=STD, lane_map=lane_map
+            source + "// by fibers\n" * fibers, header=INCLUDES, std=STD, lane_map=lane_map
         )
 
 
-@pytest.fixture(
-    scope="module", params=[("m5", False), ("random:5", True), ("m1", False)], ids=lambda p: p[0]
-)
+@pytest.fixture(scope="module", params=MAPS, ids=lambda p: p[0])
 def made(request):
+    return _made(*request.param)
+
+
+@pytest.fixture(scope="module", params=MAPS[:2], ids=lambda p: p[0])
+def products(request):
     return _made(*request.param)
 
 
@@ -63,7 +69,7 @@ EPSILON = {"half": 2.0**-11, "bfloat": 2.0**-8, "float": 2.0**-24, "int32_t": 0}
 
 
 @pytest.mark.parametrize("product", TABLE, ids=lambda p: p.name)
-def test_product(product: Product, made: Library):
+def test_product(product: Product, products: Library):
     rng = np.random.default_rng(3)
     for M, N, K in [
         (product.m, product.n, 32),
@@ -77,7 +83,7 @@ def test_product(product: Product, made: Library):
         d = d.astype(np.int32) if product.d == "int32_t" else d
         groups = -(-N // product.n), -(-M // product.m)
         threads = 1 if product.scope == "thread" else 32 * product.simdgroups
-        made[product.name].run(
+        products[product.name].run(
             threads=(groups[0] * threads, groups[1]),
             threadgroup=(threads, 1),
             buffers={0: a, 1: b, 2: d, 3: np.array([M, N, K], np.int32)},
@@ -90,7 +96,7 @@ def test_product(product: Product, made: Library):
         assert (error <= (0 if product.d == "int32_t" else bound)).all(), (M, N, K, error.max())
 
 
-def test_half_is_rounded_once(made: Library):
+def test_half_is_rounded_once(products: Library):
     """Sums of 2049 and the like, of which half has no odd ones: the last rounding alone shows."""
     rng = np.random.default_rng(0)
     a = rng.integers(0, 64, (32, 96)).astype(np.float16)
@@ -98,7 +104,7 @@ def test_half_is_rounded_once(made: Library):
     d = np.zeros((32, 32), np.float16)
     name = next(p.name for p in TABLE if p.d == "half" and p.tb)
     sizes = np.array([32, 32, 96], np.int32)
-    made[name].run(threads=32, threadgroup=32, buffers={0: a, 1: b, 2: d, 3: sizes})
+    products[name].run(threads=32, threadgroup=32, buffers={0: a, 1: b, 2: d, 3: sizes})
     want = a.astype(np.float64) @ b.astype(np.float64).T
     assert want.max() > 2048
     np.testing.assert_array_equal(d, want.astype(np.float16))
@@ -146,7 +152,7 @@ def test_the_machine_has_the_map():
     rng = np.random.default_rng(1)
     a, b = (rng.standard_normal((16, 16)).astype(np.float16) for _ in "ab")
     right = {}
-    for lane_map, fibers in [("m5", False), ("random:5", True), ("m1", False)]:
+    for lane_map, fibers in MAPS:
         d = np.zeros((16, 16), np.float32)
         _made(lane_map, fibers)["one_machine"].run(
             threads=32, threadgroup=32, buffers={0: a, 1: b, 2: d}
@@ -159,7 +165,9 @@ def test_maps():
     for name in ("m1", "m5", "random:0", "random:123456789"):
         found = tensors.LaneMap.named(name)
         places = [place for of_lane in found.places for place in of_lane]
-        assert found.run in (1, 2, 4) and sorted(places) == [(r, c) for r in range(found.side) for c in range(found.side)]
+        assert found.run in (1, 2, 4) and sorted(places) == [
+            (r, c) for r in range(found.side) for c in range(found.side)
+        ]
         for of_lane in found.places:
             assert len({r for r, _ in of_lane}) == found.rows
             assert len({c for _, c in of_lane}) == found.columns

@@ -135,7 +135,7 @@ kernel void attention(device float* q [[buffer(0)]], device float* key [[buffer(
   auto weights = second.get_left_input_cooperative_tensor<float, float, float>(s);
   second.run(weights, tv, o);
   if (!is_iterator_compatible(o, all)) return;
-  for (auto it = o.begin(); it != o.end(); ++it) *it /= *all.map_iterator(it);
+  for (ushort i = 0; i < o.get_capacity(); ++i) o[i] /= *all.map_iterator(o.get_iterator(i));
   o.store(tensor(out, dextents<int, 2>(width, m)));
 }
 

@@ -199,6 +199,8 @@ class cooperative_tensor {
     if (is_valid_element(i)) _elements[i] = value;
   }
 
+  iterator get_iterator(uint i) { return {this, i}; }
+  const_iterator get_iterator(uint i) const { return {this, i}; }
   iterator begin() { return {this, 0}; }
   iterator end() { return {this, Layout::capacity()}; }
   const_iterator begin() const { return {this, 0}; }

@@ -277,6 +277,18 @@ def test_outside_of_a_buffer():
         made["f"].run(threads=32, threadgroup=32, buffers={0: whole, 1: out[:8].copy()})
 
 
+def test_another_number_of_simdgroups():
+    """Undefined on a Mac; an error where accesses are checked."""
+    code = _run("matmul2d<matmul2d_descriptor(4, 4), execution_simdgroups<2>> op; op.run(a, b, c);")
+    made = library(code, checked=True, header=INCLUDES, std=STD)
+    whole, out = np.ones(16, np.float16), np.zeros(16, np.float32)
+    made["f"].run(threads=64, threadgroup=64, buffers={0: whole, 1: out})
+    assert out.tolist() == [4] * 16
+    with pytest.raises(Fault) as fault:
+        made["f"].run(threads=96, threadgroup=96, buffers={0: whole, 1: out})
+    assert b"another number of simdgroups than the scope" in fault.value.details["message"]
+
+
 def test_names_of_a_users_own():
     """A source of Metal 4 without tensors is compiled as one of 3.2."""
     assert not tensors.used("kernel void tensor(device float* x) {}", STD)

@@ -5,6 +5,7 @@
 #include "tensor.h"
 
 MSL_HIDDEN unsigned _msl_simdgroup_number();  // of the running thread in its threadgroup
+MSL_HIDDEN unsigned _msl_simdgroup_count();   // in that
 
 namespace _msl {
 

@@ -336,8 +336,14 @@ class matmul2d {
     if constexpr (kSimdgroups == 0) {
       work(&slot, 1);
     } else {
-      if constexpr (kSimdgroups > 1)
+      if constexpr (kSimdgroups > 1) {
+        if (_msl_checked && _msl_simdgroup_count() != unsigned(kSimdgroups)) {
+          _msl_assertion(
+              "matmul2d: the threadgroup has another number of simdgroups than the scope "
+              "execution_simdgroups<N>");
+        }
         slot.simdgroup = _msl_simdgroup_number() % unsigned(kSimdgroups);
+      }
       _msl::put(_msl_slot(), slot);
       _msl_simd(site, &_msl::with_slots<Slot, work>);
     }

@@ -196,6 +196,27 @@ def test_handles(made: Library):
     assert out.tolist() == [432, 18, 331, 221, 21, 18, 28, 847, 3110, 371, 1]
 
 
+def test_four_bits(made: Library):
+    """Two in a byte, the lower half first, from an odd place on."""
+    rng = np.random.default_rng(5)
+    values = rng.integers(-8, 8, (19, 21))
+
+    def packed(rows: np.ndarray) -> np.ndarray:
+        flat = np.append(rows.reshape(-1), [0] * (rows.size % 2)).astype(np.uint8) & 15
+        return flat[::2] | flat[1::2] << 4
+
+    a = rng.standard_normal((16, 19)).astype(np.float16)
+    b = rng.integers(-128, 128, (16, 19)).astype(np.int8)
+    x, y = np.zeros((16, 20), np.float32), np.zeros((16, 20), np.int32)
+    by_rows = np.zeros((21, 20), int)
+    by_rows[:, :19] = values.T
+    buffers = {0: a, 1: packed(values), 2: packed(by_rows), 3: x, 4: y, 5: b}
+    made["four_bits"].run(threads=32, threadgroup=32, buffers=buffers)
+    right = values[1:, 1:]
+    np.testing.assert_allclose(x, a[:, 1:].astype(np.float64) @ right, atol=1e-4)
+    np.testing.assert_array_equal(y, b[:, 1:].astype(int) @ right)
+
+
 def test_tensors_of_the_host(made: Library):
     rng = np.random.default_rng(4)
     for M, N, K in [(32, 16, 8), (45, 37, 19)]:
@@ -238,7 +259,10 @@ REFUSED = {
     "elements are of another type": _run("matmul2d<matmul2d_descriptor(4, 4, 4), execution_thread> o; auto d = o.get_destination_cooperative_tensor<decltype(a), decltype(b), float>(); d.store(a);"),
     "tensor: the third argument": "kernel void f(device float* y [[buffer(0)]]) { tensor<device half, dextents<int, 2>, tensor_offset> t; y[0] = sizeof(t); }",
     "use tensor_inline": "kernel void f(device float* y [[buffer(0)]]) { y[0] = sizeof(tensor<threadgroup half, dextents<int, 2>>); }",
-    "packed formats of numbers are": _run("tensor<device int4b_format, dextents<int, 2>, tensor_inline> u; y[0] = sizeof(u);"),
+    "packed formats of numbers are": _run("tensor<device metal_fp8_e4m3_format, dextents<int, 2>, tensor_inline> u; y[0] = sizeof(u);"),
+    "an element of four bits has no address": _run("tensor<device int4b_format, dextents<int, 2>, tensor_inline> u((device uchar*)x, dextents<int, 2>(2, 2)); u[1, 1];"),
+    "the host has no tensors of four bits": _run("y[0] = sizeof(tensor<device int4b_format, dextents<int, 2>>);"),
+    "cooperative tensor of four bits": _run("matmul2d<matmul2d_descriptor(4, 4, 4), execution_simdgroup> op; auto l = op.get_right_input_cooperative_tensor<half, int4b_format, float>();"),
     "packed formats of numbers": "packed_numeric_type<int, 4> x;",
     "convolutions of tensors are": "typedef mpp::tensor_ops::convolution2d<1> U;",
 }  # fmt: skip

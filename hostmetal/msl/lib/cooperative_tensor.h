@@ -71,7 +71,7 @@ struct Fragments {
   static Index mine(unsigned i) { return at(simdgroup(), lane(), i); }
 };
 
-// The results of reductions of rows (Of is 1) or columns: those with a lane are of the rows, or columns, in which it
+// The results of reductions of rows (Of is 1) or columns: a lane has the results of rows, or columns, in which it
 // has elements.
 template <class Matrix, int Of>
 struct Reduced {

@@ -94,6 +94,10 @@ inline void copy_row(Sum* to, Pointer from, int n) {
   }
   for (; j < n; ++j) to[j] = Sum(T(from[j]));
 }
+template <class Sum, class T, class Bytes, bool is_signed>
+inline void copy_row(Sum* to, FourBits<Bytes, is_signed> from, int n) {
+  for (int j = 0; j < n; ++j) to[j] = Sum(from[j]);
+}
 // The same without a question for each element.
 template <class Sum, int line, class T, class Pointer>
 inline void copy_block(Sum* to, const InMemory<T, Pointer>& from, bool turned, int row, int column,
@@ -104,7 +108,7 @@ inline void copy_block(Sum* to, const InMemory<T, Pointer>& from, bool turned, i
     for (int j = i < rows ? columns : 0; j < full_columns; ++j) to[i * line + j] = Sum(0);
   const long down = turned ? from.column_stride : from.row_stride;
   const long right = turned ? from.row_stride : from.column_stride;
-  auto* const first = from.data + row * down + column * right;
+  const auto first = from.data + row * down + column * right;
   if (right == 1) {
     for (int i = 0; i < rows; ++i) copy_row<Sum, T>(to + i * line, first + i * down, columns);
   } else if (down == 1) {

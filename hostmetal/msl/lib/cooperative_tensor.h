@@ -71,8 +71,7 @@ struct Fragments {
   static Index mine(unsigned i) { return at(simdgroup(), lane(), i); }
 };
 
-// The results of reductions of rows (Of is 1) or columns: a lane has the results of rows, or columns, in which it
-// has elements.
+// Results of reductions. A lane has those of the rows (the parameter is 1), or columns, in which it has elements.
 template <class Matrix, int Of>
 struct Reduced {
   static_assert(

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from metal_ops.metal import CompileError, Options, compile_object, tensors
+from metal_ops.metal.check_launch import Checks
 from metal_ops.metal.launch import Fault, Library, Tensor
 
 from .shaders import VALIDATION, from_bfloat, library, messages, to_bfloat
@@ -311,6 +312,25 @@ def test_another_number_of_simdgroups():
     with pytest.raises(Fault) as fault:
         made["f"].run(threads=96, threadgroup=96, buffers={0: whole, 1: out})
     assert b"another number of simdgroups than the scope" in fault.value.details["message"]
+
+
+STAGED = """kernel void f(device half* x [[buffer(0)]], device float* y [[buffer(1)]], threadgroup half* s [[threadgroup(0)]], uint i [[thread_index_in_threadgroup]]) {{
+  for (uint k = i; k < 256; k += 64) s[k] = x[k];
+  {barrier}
+  auto a = tensor(s, dextents<int, 2>(16, 16)); auto c = tensor(y, dextents<int, 2>(16, 16));
+  matmul2d<matmul2d_descriptor(16, 16), execution_simdgroups<2>> op; op.run(a, a, c); }}"""
+
+
+@pytest.mark.parametrize("barrier", ["threadgroup_barrier(mem_flags::mem_threadgroup);", ""])
+def test_race(barrier: str):
+    """A product reads threadgroup memory that other simdgroups wrote."""
+    made = library(
+        STAGED.format(barrier=barrier), checked=True, header=INCLUDES, std=STD, checks=True
+    )
+    checks = Checks(("race",))
+    x, y = np.ones(256, np.float16), np.zeros(256, np.float32)
+    made["f"].run(64, 64, {0: x, 1: y}, threadgroup_memory={0: 512}, checks=checks)
+    assert bool(checks.reports) == (not barrier)
 
 
 def test_names_of_a_users_own():

@@ -135,7 +135,7 @@ kernel void attention(device float* q [[buffer(0)]], device float* key [[buffer(
   auto weights = second.get_left_input_cooperative_tensor<float, float, float>(s);
   second.run(weights, tv, o);
   if (!is_iterator_compatible(o, all)) return;
-  for (auto it = o.begin(); it != o.end(); ++it) *it /= *all.map_iterator(it);
+  for (ushort i = 0; i < o.get_capacity(); ++i) o[i] /= *all.map_iterator(o.get_iterator(i));
   o.store(tensor(out, dextents<int, 2>(width, m)));
 }
 
@@ -211,5 +211,21 @@ kernel void bias(tensor<device half, dextents<int, 2>> a, tensor<device half, de
   before.load(to);
   for (ushort e = 0; e < sum.get_capacity(); ++e) sum.set(e, sum.get(e) + 2 * before[e]);
   sum.store(to);
+}
+// Numbers of four bits, from an odd place on; t has them with n as the inner dimension, k has k.
+kernel void four_bits(device half* a [[buffer(0)]], device uchar* t [[buffer(1)]], device uchar* k [[buffer(2)]],
+                      device float* x [[buffer(3)]], device int* y [[buffer(4)]], device int8_t* b [[buffer(5)]]) {
+  tensor<device int4b_format, dextents<int, 2>, tensor_inline> right(t, dextents<int, 2>(21, 19));
+  tensor<device int4b_format, dextents<int, 2>, tensor_inline> turned(k, dextents<int, 2>(19, 21), array<int, 2>{1, 20});
+  auto left = tensor(a, dextents<int, 2>(19, 16)).slice(1, 0);
+  auto r = right.slice(1, 1);
+  auto u = turned.slice(1, 1);
+  auto bytes = tensor(b, dextents<int, 2>(19, 16)).slice(1, 0);
+  auto sums = tensor(x, dextents<int, 2>(20, 16));
+  auto exact = tensor(y, dextents<int, 2>(20, 16));
+  matmul2d<matmul2d_descriptor(16, 32, dynamic_length_v<int>), execution_simdgroup> op;
+  matmul2d<matmul2d_descriptor(16, 32, dynamic_length_v<int>, false, true), execution_simdgroup> by_rows;
+  op.run(left, r, sums);
+  by_rows.run(bytes, u, exact);
 }
 """

@@ -182,6 +182,7 @@ WRONG = {
     ("-o", "x.metallib"): "no input files",
     ("a.metal", "-o"): "argument to '-o' is missing",
     ("a.metal", "-std=metal9.9"): "this compiler knows Metal up to 4.0",
+    ("a.metal", "-std=metal4.1"): "this compiler knows Metal up to 4.0",
     ("a.metal", "-std=c++17"): "expected metal2.0",
     ("a.metal", "--frobnicate"): "unknown option '--frobnicate'",
     (

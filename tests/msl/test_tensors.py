@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from metal_ops.metal import CompileError, Options, compile_object, tensors
+from metal_ops.metal.check_launch import Checks
 from metal_ops.metal.launch import Fault, Library, Tensor
 
 from .shaders import VALIDATION, from_bfloat, library, messages, to_bfloat
@@ -13,7 +14,9 @@ from .tensor_sources import HELD, INCLUDES, PRODUCTS, TABLE, TENSORS, Product
 
 pytestmark = pytest.mark.compiler
 STD = (4, 0)
-SOURCE = PRODUCTS + "".join(product.instantiation() for product in TABLE) + HELD + TENSORS
+SOURCE = HELD + TENSORS
+WITH_PRODUCTS = SOURCE + PRODUCTS + "".join(product.instantiation() for product in TABLE)
+MAPS = [("m5", False), ("random:5", True), ("m1", False)]  # and whether by fibers
 DTYPES = {
     "half": np.float16,
     "float": np.float32,
@@ -24,17 +27,21 @@ DTYPES = {
 
 
 def _made(lane_map: str, fibers: bool) -> Library:
+    source = SOURCE if lane_map == "m1" else WITH_PRODUCTS
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("METAL_OPS_FIBERS", str(int(fibers)))
         return library(
-            SOURCE + "// by fibers\n" * fibers, header=INCLUDES, std=STD, lane_map=lane_map
+            source + "// by fibers\n" * fibers, header=INCLUDES, std=STD, lane_map=lane_map
         )
 
 
-@pytest.fixture(
-    scope="module", params=[("m5", False), ("random:5", True), ("m1", False)], ids=lambda p: p[0]
-)
+@pytest.fixture(scope="module", params=MAPS, ids=lambda p: p[0])
 def made(request):
+    return _made(*request.param)
+
+
+@pytest.fixture(scope="module", params=MAPS[:2], ids=lambda p: p[0])
+def products(request):
     return _made(*request.param)
 
 
@@ -63,7 +70,7 @@ EPSILON = {"half": 2.0**-11, "bfloat": 2.0**-8, "float": 2.0**-24, "int32_t": 0}
 
 
 @pytest.mark.parametrize("product", TABLE, ids=lambda p: p.name)
-def test_product(product: Product, made: Library):
+def test_product(product: Product, products: Library):
     rng = np.random.default_rng(3)
     for M, N, K in [
         (product.m, product.n, 32),
@@ -77,7 +84,7 @@ def test_product(product: Product, made: Library):
         d = d.astype(np.int32) if product.d == "int32_t" else d
         groups = -(-N // product.n), -(-M // product.m)
         threads = 1 if product.scope == "thread" else 32 * product.simdgroups
-        made[product.name].run(
+        products[product.name].run(
             threads=(groups[0] * threads, groups[1]),
             threadgroup=(threads, 1),
             buffers={0: a, 1: b, 2: d, 3: np.array([M, N, K], np.int32)},
@@ -90,7 +97,7 @@ def test_product(product: Product, made: Library):
         assert (error <= (0 if product.d == "int32_t" else bound)).all(), (M, N, K, error.max())
 
 
-def test_half_is_rounded_once(made: Library):
+def test_half_is_rounded_once(products: Library):
     """Sums of 2049 and the like, of which half has no odd ones: the last rounding alone shows."""
     rng = np.random.default_rng(0)
     a = rng.integers(0, 64, (32, 96)).astype(np.float16)
@@ -98,7 +105,7 @@ def test_half_is_rounded_once(made: Library):
     d = np.zeros((32, 32), np.float16)
     name = next(p.name for p in TABLE if p.d == "half" and p.tb)
     sizes = np.array([32, 32, 96], np.int32)
-    made[name].run(threads=32, threadgroup=32, buffers={0: a, 1: b, 2: d, 3: sizes})
+    products[name].run(threads=32, threadgroup=32, buffers={0: a, 1: b, 2: d, 3: sizes})
     want = a.astype(np.float64) @ b.astype(np.float64).T
     assert want.max() > 2048
     np.testing.assert_array_equal(d, want.astype(np.float16))
@@ -146,7 +153,7 @@ def test_the_machine_has_the_map():
     rng = np.random.default_rng(1)
     a, b = (rng.standard_normal((16, 16)).astype(np.float16) for _ in "ab")
     right = {}
-    for lane_map, fibers in [("m5", False), ("random:5", True), ("m1", False)]:
+    for lane_map, fibers in MAPS:
         d = np.zeros((16, 16), np.float32)
         _made(lane_map, fibers)["one_machine"].run(
             threads=32, threadgroup=32, buffers={0: a, 1: b, 2: d}
@@ -159,7 +166,9 @@ def test_maps():
     for name in ("m1", "m5", "random:0", "random:123456789"):
         found = tensors.LaneMap.named(name)
         places = [place for of_lane in found.places for place in of_lane]
-        assert sorted(places) == [(r, c) for r in range(found.side) for c in range(found.side)]
+        assert found.run in (1, 2, 4) and sorted(places) == [
+            (r, c) for r in range(found.side) for c in range(found.side)
+        ]
         for of_lane in found.places:
             assert len({r for r, _ in of_lane}) == found.rows
             assert len({c for _, c in of_lane}) == found.columns
@@ -186,6 +195,27 @@ def test_handles(made: Library):
     )
     assert x[0, 1, 2] == 5 and x[1, 0, 1] == 14
     assert out.tolist() == [432, 18, 331, 221, 21, 18, 28, 847, 3110, 371, 1]
+
+
+def test_four_bits(made: Library):
+    """Two in a byte, the lower half first, from an odd place on."""
+    rng = np.random.default_rng(5)
+    values = rng.integers(-8, 8, (19, 21))
+
+    def packed(rows: np.ndarray) -> np.ndarray:
+        flat = np.append(rows.reshape(-1), [0] * (rows.size % 2)).astype(np.uint8) & 15
+        return flat[::2] | flat[1::2] << 4
+
+    a = rng.standard_normal((16, 19)).astype(np.float16)
+    b = rng.integers(-128, 128, (16, 19)).astype(np.int8)
+    x, y = np.zeros((16, 20), np.float32), np.zeros((16, 20), np.int32)
+    by_rows = np.zeros((21, 20), int)
+    by_rows[:, :19] = values.T
+    buffers = {0: a, 1: packed(values), 2: packed(by_rows), 3: x, 4: y, 5: b}
+    made["four_bits"].run(threads=32, threadgroup=32, buffers=buffers)
+    right = values[1:, 1:]
+    np.testing.assert_allclose(x, a[:, 1:].astype(np.float64) @ right, atol=1e-4)
+    np.testing.assert_array_equal(y, b[:, 1:].astype(int) @ right)
 
 
 def test_tensors_of_the_host(made: Library):
@@ -230,7 +260,10 @@ REFUSED = {
     "elements are of another type": _run("matmul2d<matmul2d_descriptor(4, 4, 4), execution_thread> o; auto d = o.get_destination_cooperative_tensor<decltype(a), decltype(b), float>(); d.store(a);"),
     "tensor: the third argument": "kernel void f(device float* y [[buffer(0)]]) { tensor<device half, dextents<int, 2>, tensor_offset> t; y[0] = sizeof(t); }",
     "use tensor_inline": "kernel void f(device float* y [[buffer(0)]]) { y[0] = sizeof(tensor<threadgroup half, dextents<int, 2>>); }",
-    "packed formats of numbers are": _run("tensor<device int4b_format, dextents<int, 2>, tensor_inline> u; y[0] = sizeof(u);"),
+    "packed formats of numbers are": _run("tensor<device metal_fp8_e4m3_format, dextents<int, 2>, tensor_inline> u; y[0] = sizeof(u);"),
+    "an element of four bits has no address": _run("tensor<device int4b_format, dextents<int, 2>, tensor_inline> u((device uchar*)x, dextents<int, 2>(2, 2)); u[1, 1];"),
+    "the host has no tensors of four bits": _run("y[0] = sizeof(tensor<device int4b_format, dextents<int, 2>>);"),
+    "cooperative tensor of four bits": _run("matmul2d<matmul2d_descriptor(4, 4, 4), execution_simdgroup> op; auto l = op.get_right_input_cooperative_tensor<half, int4b_format, float>();"),
     "packed formats of numbers": "packed_numeric_type<int, 4> x;",
     "convolutions of tensors are": "typedef mpp::tensor_ops::convolution2d<1> U;",
 }  # fmt: skip
@@ -267,6 +300,37 @@ def test_outside_of_a_buffer():
         made["f"].run(threads=32, threadgroup=32, buffers={0: short, 1: out})
     with pytest.raises(Fault, match="invalid write of . bytes .* of device index 1"):
         made["f"].run(threads=32, threadgroup=32, buffers={0: whole, 1: out[:8].copy()})
+
+
+def test_another_number_of_simdgroups():
+    """Undefined on a Mac; an error where accesses are checked."""
+    code = _run("matmul2d<matmul2d_descriptor(4, 4), execution_simdgroups<2>> op; op.run(a, b, c);")
+    made = library(code, checked=True, header=INCLUDES, std=STD)
+    whole, out = np.ones(16, np.float16), np.zeros(16, np.float32)
+    made["f"].run(threads=64, threadgroup=64, buffers={0: whole, 1: out})
+    assert out.tolist() == [4] * 16
+    with pytest.raises(Fault) as fault:
+        made["f"].run(threads=96, threadgroup=96, buffers={0: whole, 1: out})
+    assert b"another number of simdgroups than the scope" in fault.value.details["message"]
+
+
+STAGED = """kernel void f(device half* x [[buffer(0)]], device float* y [[buffer(1)]], threadgroup half* s [[threadgroup(0)]], uint i [[thread_index_in_threadgroup]]) {{
+  for (uint k = i; k < 256; k += 64) s[k] = x[k];
+  {barrier}
+  auto a = tensor(s, dextents<int, 2>(16, 16)); auto c = tensor(y, dextents<int, 2>(16, 16));
+  matmul2d<matmul2d_descriptor(16, 16), execution_simdgroups<2>> op; op.run(a, a, c); }}"""
+
+
+@pytest.mark.parametrize("barrier", ["threadgroup_barrier(mem_flags::mem_threadgroup);", ""])
+def test_race(barrier: str):
+    """A product reads threadgroup memory that other simdgroups wrote."""
+    made = library(
+        STAGED.format(barrier=barrier), checked=True, header=INCLUDES, std=STD, checks=True
+    )
+    checks = Checks(("race",))
+    x, y = np.ones(256, np.float16), np.zeros(256, np.float32)
+    made["f"].run(64, 64, {0: x, 1: y}, threadgroup_memory={0: 512}, checks=checks)
+    assert bool(checks.reports) == (not barrier)
 
 
 def test_names_of_a_users_own():

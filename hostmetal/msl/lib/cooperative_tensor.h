@@ -5,6 +5,7 @@
 #include "tensor.h"
 
 MSL_HIDDEN unsigned _msl_simdgroup_number();  // of the running thread in its threadgroup
+MSL_HIDDEN unsigned _msl_simdgroup_count();   // in that
 
 namespace _msl {
 
@@ -15,6 +16,7 @@ constexpr unsigned kMostElements = kLargestFragment * kLargestFragment / kSimdWi
 struct LaneMap {
   unsigned side, elements;  // of a fragment; a lane's elements of one
   unsigned rows, columns;   // how many different ones a lane has of a fragment
+  unsigned run;             // elements that are neighbours in a row
   unsigned char row[kSimdWidth][kMostElements], column[kSimdWidth][kMostElements];
   unsigned char lane[kLargestFragment * kLargestFragment];  // by row * side + column
   unsigned char element[kLargestFragment * kLargestFragment];
@@ -69,8 +71,7 @@ struct Fragments {
   static Index mine(unsigned i) { return at(simdgroup(), lane(), i); }
 };
 
-// The results of reductions of rows (Of is 1) or columns: each lane has those of all rows, or columns, in which it
-// has elements.
+// Results of reductions. A lane has those of the rows (the parameter is 1), or columns, in which it has elements.
 template <class Matrix, int Of>
 struct Reduced {
   static_assert(
@@ -198,6 +199,8 @@ class cooperative_tensor {
     if (is_valid_element(i)) _elements[i] = value;
   }
 
+  iterator get_iterator(uint i) { return {this, i}; }
+  const_iterator get_iterator(uint i) const { return {this, i}; }
   iterator begin() { return {this, 0}; }
   iterator end() { return {this, Layout::capacity()}; }
   const_iterator begin() const { return {this, 0}; }

@@ -356,6 +356,10 @@ MSL_HIDDEN unsigned _msl_simdgroup_number() {
   return tls_group ? tls_group->current / kLanes : tls_simdgroups->current;
 }
 
+MSL_HIDDEN unsigned _msl_simdgroup_count() {
+  return tls_group ? tls_group->n_simdgroups : tls_simdgroups->n;
+}
+
 MSL_HIDDEN void _msl_simdgroup_barrier() {
   Simdgroups* g = tls_simdgroups;
   if (g->n == 1) return;  // which may be on no fiber

@@ -87,11 +87,47 @@ struct metal_fp8_ue8m0_format;
 
 namespace _msl {
 template <class T>
+constexpr bool is_four_bits =
+    __is_same(T, metal::int4b_format) || __is_same(T, metal::uint4b_format);
+template <class T>
 constexpr bool is_packed_format =
-    __is_same(T, metal::int4b_format) || __is_same(T, metal::uint4b_format) ||
     __is_same(T, metal::int2b_format) || __is_same(T, metal::uint2b_format) ||
     __is_same(T, metal::metal_fp4_e2m1_format) || __is_same(T, metal::metal_fp8_e4m3_format) ||
     __is_same(T, metal::metal_fp8_e5m2_format) || __is_same(T, metal::metal_fp8_ue8m0_format);
+
+// Numbers of four bits, two in a byte: the lower half is the first.
+template <class Bytes, bool is_signed>
+struct FourBits {
+  Bytes bytes;
+  long first;
+  FourBits operator+(long n) const { return {bytes, first + n}; }
+  int8_t operator[](long i) const {
+    const long at = first + i;
+    const uint byte = bytes[at >> 1];
+    const uint four = at & 1 ? byte >> 4 : byte & 15;
+    return is_signed ? int8_t(int8_t(four << 4) >> 4) : int8_t(four);
+  }
+};
+// How a tensor holds the place of its elements, and how a kernel gives it.
+template <class ElementType>
+struct PlaceOf {
+  typedef ElementType* given;
+  typedef ElementType* held;
+  static held from(given data) { return data; }
+};
+#define MSL_FOUR_BITS(SPACE, format, is_signed)        \
+  template <>                                          \
+  struct PlaceOf<SPACE metal::format> {                \
+    typedef SPACE uchar* given;                        \
+    typedef FourBits<given, is_signed> held;           \
+    static held from(given data) { return {data, 0}; } \
+  };
+MSL_FOUR_BITS(device, int4b_format, true)
+MSL_FOUR_BITS(device, uint4b_format, false)
+MSL_FOUR_BITS(threadgroup, int4b_format, true)
+MSL_FOUR_BITS(threadgroup, uint4b_format, false)
+#undef MSL_FOUR_BITS
+
 template <class I, size_t Rank, size_t... E>
 struct DynamicExtents : DynamicExtents<I, Rank - 1, E..., metal::dynamic_extent> {};
 template <class I, size_t... E>
@@ -153,17 +189,19 @@ struct Elements : TensorTypes<ElementType, Extents> {
   using typename Types::rank_type;
   typedef metal::array<index_type, Extents::rank()> strides_type;
 
+  typedef typename PlaceOf<ElementType>::held Place;
+
   Elements() = default;
-  Elements(ElementType* data, const Extents& sizes, const strides_type& strides)
+  Elements(Place data, const Extents& sizes, const strides_type& strides)
       : _data(data), _extents(sizes), _strides(strides) {}
 
   index_type get_extent(rank_type r) const { return _extents.extent(r); }
   Extents extents() const { return _extents; }
   index_type get_stride(rank_type r) const { return _strides[r]; }
-  ElementType* _msl_data() const { return _data; }
+  Place _msl_data() const { return _data; }
 
  private:
-  ElementType* _data;
+  Place _data;
   Extents _extents;
   strides_type _strides;
 };
@@ -174,6 +212,9 @@ struct Handle : TensorTypes<ElementType, Extents> {
   using Types = TensorTypes<ElementType, Extents>;
   using typename Types::index_type;
   using typename Types::rank_type;
+  static_assert(!is_four_bits<typename Types::value_type>,
+                "tensor: the host has no tensors of four bits here; make a tensor_inline of a "
+                "buffer's bytes");
   static_assert(!in_threadgroup_memory<ElementType>,
                 "tensor: a tensor_handle is in device or constant memory; use tensor_inline");
 
@@ -208,11 +249,13 @@ struct TensorAccess : Base {
   template <class... I, enable<sizeof...(I) == extents_type::rank() &&
                                (metal::is_convertible_v<I, index_type> && ...)> = 0>
   element_type& operator[](I... index) const {
+    no_parts_of_bytes();
     const index_type at[] = {index_type(index)...};
     return this->_msl_data()[offset(at)];
   }
   template <class I>
   element_type& operator[](const metal::array<I, extents_type::rank()>& index) const {
+    no_parts_of_bytes();
     index_type at[extents_type::rank()];
     for (size_t r = 0; r < extents_type::rank(); ++r) at[r] = index_type(index[r]);
     return this->_msl_data()[offset(at)];
@@ -243,6 +286,10 @@ struct TensorAccess : Base {
   template <size_t... E, class... I>
   auto sliced(metal::extents<index_type, E...>, I... index) const {
     return slice<E...>(index...);
+  }
+  static constexpr void no_parts_of_bytes() {
+    static_assert(!is_four_bits<typename Base::value_type>,
+                  "tensor: an element of four bits has no address; matmul2d takes the tensor");
   }
   ptrdiff_t offset(const index_type* at) const {
     ptrdiff_t sum = 0;
@@ -291,13 +338,17 @@ struct tensor<ElementType, Extents, tensor_inline>
   using index_type = typename Extents::index_type;
 
   tensor() = default;
-  tensor(ElementType* data, const Extents& sizes) : Access(data, sizes, packed(sizes)) {}
+  typedef _msl::PlaceOf<ElementType> Place;
+  typedef array<index_type, Extents::rank()> strides_type;
+  tensor(typename Place::held data, const Extents& sizes, const strides_type& strides)
+      : Access(data, sizes, strides) {}  // a slice
+  tensor(typename Place::given data, const Extents& sizes)
+      : Access(Place::from(data), sizes, packed(sizes)) {}
   template <class I>
-  tensor(ElementType* data, const Extents& sizes, const array<I, Extents::rank()>& strides)
-      : Access(data, sizes, converted(strides)) {}
+  tensor(typename Place::given data, const Extents& sizes, const array<I, Extents::rank()>& strides)
+      : Access(Place::from(data), sizes, converted(strides)) {}
 
  private:
-  typedef array<index_type, Extents::rank()> strides_type;
   static strides_type packed(const Extents& sizes) {
     strides_type strides;
     index_type next = 1;

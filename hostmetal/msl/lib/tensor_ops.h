@@ -76,7 +76,14 @@ template <class L, class R, class D>
 constexpr bool multiplies() {
   constexpr bool floats =
       (is_small_float<L> || __is_same(L, float)) && (is_small_float<R> || __is_same(R, float));
-  if constexpr (__is_same(D, int32_t)) {
+  if constexpr (is_four_bits<L>) {
+    return false;
+  } else if constexpr (is_four_bits<R>) {
+    if constexpr (__is_same(D, int32_t))
+      return is_byte<L> && __is_same(L, uint8_t) == __is_same(R, metal::uint4b_format);
+    else
+      return is_small_float<L> && (__is_same(D, float) || __is_same(D, L));
+  } else if constexpr (__is_same(D, int32_t)) {
     return is_byte<L> && is_byte<R> && (__is_same(L, uint8_t) == __is_same(R, uint8_t));
   } else if constexpr (__is_same(D, float)) {
     return floats || (is_byte<L> && !is_byte<R> && (is_small_float<R> || __is_same(R, float))) ||
@@ -117,7 +124,8 @@ inline auto operand(const OperandSlot* slots, unsigned mask, const void* Operand
     return all;
   } else {
     const auto& tensor = *(const Tensor*)(slots[first].*which);
-    return InMemory<T, decltype(tensor._msl_data())>::of(tensor);
+    typedef metal::conditional_t<is_four_bits<T>, int8_t, T> Stored;
+    return InMemory<Stored, decltype(tensor._msl_data())>::of(tensor);
   }
 }
 template <Product P, class Left, class Right, class Destination, int Simdgroups>
@@ -336,8 +344,14 @@ class matmul2d {
     if constexpr (kSimdgroups == 0) {
       work(&slot, 1);
     } else {
-      if constexpr (kSimdgroups > 1)
+      if constexpr (kSimdgroups > 1) {
+        if (_msl_checked && _msl_simdgroup_count() != unsigned(kSimdgroups)) {
+          _msl_assertion(
+              "matmul2d: the threadgroup has another number of simdgroups than the scope "
+              "execution_simdgroups<N>");
+        }
         slot.simdgroup = _msl_simdgroup_number() % unsigned(kSimdgroups);
+      }
       _msl::put(_msl_slot(), slot);
       _msl_simd(site, &_msl::with_slots<Slot, work>);
     }
@@ -363,6 +377,8 @@ class matmul2d {
   template <class Left, class Right, class T>
   static constexpr void input() {
     values<Left, Right, T>();
+    static_assert(!_msl::is_four_bits<Right>,
+                  "a cooperative tensor of four bits is not there; give run a tensor of them");
     fixed();
   }
   template <class Left, class Right, class T>

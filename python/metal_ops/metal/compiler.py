@@ -88,7 +88,8 @@ class Options:
         if self.fast_math:
             own.append("__METAL_FAST_MATH__=1")
         if self.std >= tensors.SINCE:
-            own += ["__HAVE_TENSOR__=1", "__HAVE_EXECUTION_UNIT__=1"]
+            names = ("TENSOR", "EXECUTION_UNIT", "INT4B_FORMAT_TYPE")
+            own += [f"__HAVE_{name}__=1" for name in names]
         return [*own, *self.defines]
 
 

@@ -55,27 +55,29 @@ class LaneMap:
       side: rows and columns of a fragment.
       rows: how many different ones a lane has.
       columns: likewise.
+      run: how many elements, one behind the other, are neighbours in a row.
       places: by lane and element, row and column.
     """
 
     side: int
     rows: int
     columns: int
+    run: int
     places: list[list[tuple[int, int]]]
 
     @classmethod
     def named(cls, name: str) -> LaneMap:
         """The map of a name that wanted() gives."""
         if name == "m1":
-            return cls(8, 1, 2, [_m1(lane) for lane in range(LANES)])
+            return cls(8, 1, 2, 2, [_m1(lane) for lane in range(LANES)])
         places = [_m5(lane) for lane in range(LANES)]
         if name == "m5":
-            return cls(16, 2, 4, places)
+            return cls(16, 2, 4, 4, places)
         chance = random.Random(int(name.partition(":")[2]))
         lanes, rows, columns = (_shuffled(chance, n) for n in (LANES, 16, 16))
         places = [[(rows[r], columns[c]) for r, c in places[lane]] for lane in lanes]
         elements = _shuffled(chance, 8)
-        return cls(16, 2, 4, [[of_lane[e] for e in elements] for of_lane in places])
+        return cls(16, 2, 4, 1, [[of_lane[e] for e in elements] for of_lane in places])
 
     def definition(self) -> str:
         """The constant that cooperative_tensor.h declares."""
@@ -86,7 +88,7 @@ class LaneMap:
                 element[row * self.side + column] = i
         first = self.places[0]
         parts = [
-            *(self.side, len(first), self.rows, self.columns),
+            *(self.side, len(first), self.rows, self.columns, self.run),
             *(
                 _table([[place[axis] for place in of_lane] for of_lane in self.places])
                 for axis in (0, 1)

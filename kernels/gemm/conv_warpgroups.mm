@@ -7,6 +7,7 @@
 #include "kernels/gemm/conv_warpgroups_params.h"
 #include "kernels/gemm/gemm_plan.h"
 #include "kernels/runtime/metal_buffer.h"
+#include "kernels/runtime/platform.h"
 
 namespace metal_ops {
 namespace {

@@ -70,7 +70,7 @@ class Options:
     @property
     def code_flags(self) -> tuple[str, ...]:
         """Flags of clang's front end, besides toolchain.code_flags."""
-        return checks.FLAGS if self.checks else ()
+        return checks.flags() if self.checks else ()
 
     def language_defines(self, processor: str = "CPU") -> list[str]:
         """Predefined macros and the user's, in the order of the command line."""

@@ -55,6 +55,7 @@ NEEDS_test-near := --metal
 NEEDS_test-ops := --metal
 NEEDS_test-shaders := --metal
 NEEDS_test-release := --metal
+NEEDS_test-checks := --metal
 NEEDS_bench := --metal
 NEEDS = $(sort $(foreach goal,$(MAKECMDGOALS),$(NEEDS_$(goal))))
 WANTS = $(sort $(foreach goal,$(MAKECMDGOALS),$(WANTS_$(goal))))
@@ -183,6 +184,11 @@ test-release: build metal | $(VENV)/test.stamp  ## Run the tests that a release 
 test-ops test-shaders test-release:
 	@$(PYTEST) -m '$(MARKED)' $(ARGS) $$($(CHOOSE) files '$(MARKED)')
 
+# The shaders of kernels/ and device/ under HOSTMETAL_CHECK=race,init,barrier. What all parts call is compiled first, which
+# later parts find in the cache; a few calls have theirs compiled one by one.
+test-checks: build metal | $(VENV)/test.stamp  ## Look for races and the like in the shaders, with small arguments (SHARD=2/4: the second of four parts)
+	@$(if $(findstring --sample,$(ARGS)),,$(PY) -m tools.checks.ahead &&) $(PY) -m tools.checks $(if $(SHARD),--shard $(SHARD)) $(ARGS)
+
 # The tests that a release of TensorFlow and a Python can break.
 test-matrix:  ## Run op and device tests with all releases of TensorFlow and Pythons (TF=2.20 PYTHON=3.12: one)
 	@tools/test_matrix.sh "$(TF)" "$(PYTHON)" "ops or fusion or kernels or device" $(ARGS)
@@ -212,4 +218,4 @@ clean:  ## Remove what was built (not .venv, not runs/)
 	rm -rf build $(PKG)/*.so $(PKG)/*.metallib $(STUBS)
 
 endif
-.PHONY: help setup build metal nerf test test-all test-near test-ops test-shaders test-matrix test-release metal-if-asked bench lint format fresh clean
+.PHONY: help setup build metal nerf test test-all test-near test-ops test-shaders test-checks test-matrix test-release metal-if-asked bench lint format fresh clean

@@ -9,8 +9,10 @@ $(DOCS_VENV)/stamp: requirements-docs.txt | $(VENV)/stamp
 	@$(INSTALL_SITE)
 
 # Packages that only the tests of the site and of the HTML view need. Where it cannot be had they fail, and say so at
-# the end of `make test`, when everything else has been tried: hence recipes that cannot fail.
-WANTS_test := $(if $(ARGS),,--browser)
+# the end of `make test`, when everything else has been tried: hence recipes that cannot fail. Tests of coverage and of
+# gdb are skipped without their tools.
+TEST_PACKAGES := --browser $(if $(filter Linux,$(shell uname)),--tools)
+WANTS_test := $(if $(ARGS),,$(TEST_PACKAGES))
 WANTS_test-all := $(WANTS_test)
 # Whether this very call of make asks for the packages anyway.
 BROWSER_ASKED := $(if $(wildcard build/system-metal.stamp),,$(filter test test-all,$(MAKECMDGOALS)))
@@ -30,7 +32,7 @@ site-if-possible: | $(VENV)/test.stamp
 	  echo "metal_ops: the site cannot be built without $(DOCS_VENV); its tests will fail and say so"
 
 browser-if-possible: | $(VENV)/test.stamp build/system-metal.stamp
-	@$(if $(BROWSER_ASKED),,tools/setup.sh --if-possible --browser)
+	@$(if $(BROWSER_ASKED),,tools/setup.sh --if-possible $(TEST_PACKAGES))
 	@[ $(VENV)/browser.stamp -nt requirements-browser.txt ] || \
 	  { $(LOCKED) $(PIP_INSTALL) -r requirements-browser.txt && touch $(VENV)/browser.stamp; } || \
 	  echo "metal_ops: no page can be looked at without playwright; its tests will fail and say so"

@@ -20,6 +20,7 @@ pytestmark = pytest.mark.house
 CPU = {"g++", "libhwy-dev", "python3", "python3-venv"}
 METAL = {"clang-19", "lld-19", "libgnustep-base-dev", "libobjc-12-dev", "libboost-context-dev"}
 BROWSER = {"chromium-headless-shell"}
+TOOLS = {"llvm-19", "gdb"}
 
 # Shared by the fakes: a line per call, and a second one at the same time is noted.
 ALONE = """#!/bin/bash
@@ -66,6 +67,8 @@ for package in "${packages[@]}"; do
     libgnustep-base-dev) program gnustep-config "" ;;
     chromium-headless-shell) program chromium-headless-shell "" ;;
     npm) program npm "" ;;
+    gdb) program gdb "" ;;
+    llvm-19) program llvm-cov-19 ""; program llvm-profdata-19 "" ;;
     *) echo "no such package: $package" >> "$WORLD/calls"; exit 100 ;;
   esac
 done
@@ -182,6 +185,7 @@ def world(tmp_path: Path) -> World:
         (("--metal", "--metal"), CPU | METAL),  # make's message when a goal is its own set-up step
         (("--metal", "--if-possible", "--browser"), CPU | METAL | BROWSER),
         (("--metal", "--npm"), CPU | METAL | {"npm"}),
+        (("--if-possible", "--browser", "--tools"), BROWSER | TOOLS),
         (("--browser",), BROWSER),
         (("--if-possible", "--browser"), BROWSER),
     ],
@@ -561,12 +565,13 @@ def checkout(world: World) -> World:
         ("nerf", ""),
         ("build", ""),
         ("metal", "--metal"),
-        ("test", "--metal --if-possible --browser"),
+        ("test", "--metal --if-possible --browser --tools"),
         ("test ARGS=tests/test_softshrink.py", ""),
-        ("test-all SHARD=2/4", "--metal --if-possible --browser"),
+        ("test-all SHARD=2/4", "--metal --if-possible --browser --tools"),
         ("test-near", "--metal"),
         ("test-ops", "--metal"),
         ("test-shaders", "--metal"),
+        ("test-checks SHARD=2/4", "--metal"),
         ("bench", "--metal"),
         ("gpu-test GPU=1 OUT=out", "--metal"),
         ("wheel", "--metal"),
@@ -577,7 +582,7 @@ def checkout(world: World) -> World:
         ("sanitize-ops", "--metal --sanitize"),
         ("fuzz", "--metal --sanitize"),
         ("bazel", "--metal --npm"),
-        ("nerf test", "--metal --if-possible --browser"),
+        ("nerf test", "--metal --if-possible --browser --tools"),
     ],
 )
 def test_first_step_asks_for_all_that_the_goal_needs(checkout: World, goal: str, words: str):

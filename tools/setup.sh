@@ -5,6 +5,7 @@
 #          --metal     packages of hostmetal, the Metal kernels and the device (Linux)
 #          --sanitize  the runtimes of clang's sanitizers, which `make sanitize` links (Linux)
 #          --browser   the headless browser that the HTML view of fusions is tested in
+#          --tools     llvm-cov and gdb, without which the tests of coverage and of a debugger are skipped (Linux)
 #          --npm       npm, which bazelisk comes from
 #          --bazel     Debian's Bazel, where none can be downloaded
 #        Words after --if-possible are installed with the rest; a missing one is a message, and no failure.
@@ -130,7 +131,7 @@ words=() optional=() list=words
 for word; do
   case $word in
     --if-possible) list=optional ;;
-    --metal | --sanitize | --browser | --npm | --bazel) if [ $list = words ]; then words+=("$word"); else optional+=("$word"); fi ;;
+    --metal | --sanitize | --browser | --tools | --npm | --bazel) if [ $list = words ]; then words+=("$word"); else optional+=("$word"); fi ;;
     *) die "tools/setup.sh does not know '$word'; its first lines say what it knows." ;;
   esac
 done
@@ -194,6 +195,9 @@ missing_packages() {
         has_header boost/context/fiber.hpp || echo libboost-context-dev ;;  # threadgroup barriers as fibers
       --sanitize)
         [ -n "$(ls "$(clang++-19 -print-resource-dir 2>/dev/null)"/lib/linux/libclang_rt.tsan-* 2>/dev/null)" ] || echo libclang-rt-19-dev ;;
+      --tools)
+        if ! command -v llvm-cov-19 >/dev/null || ! command -v llvm-profdata-19 >/dev/null; then echo llvm-19; fi
+        command -v gdb >/dev/null || echo gdb ;;
       --npm) command -v npm >/dev/null || echo npm ;;
       --bazel) command -v bazel-4 >/dev/null || echo bazel-bootstrap ;;
       --browser) find_browser >/dev/null || echo chromium-headless-shell ;;  # the smallest of them

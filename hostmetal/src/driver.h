@@ -226,6 +226,8 @@ std::string ReadTimeout();
 std::string ReadChecks();
 // Whether kernels are to be compiled for that.
 bool ChecksKernels();
+// The name of their form, for digests: init's kernels are others.
+const char* CheckedForm();
 
 // The processor as so many devices, which share it and its memory; never destroyed. The first call
 // says how many.

@@ -46,7 +46,7 @@ class OnDemandModule : public Module {
     digest.Part(job_.wide ? "wide" : "");
     digest.Part(job_.logging ? "logging" : "");
     for (const std::string& argument : AskedByEnvironment()) digest.Part(argument);
-    digest.Part(!job_.checked ? "" : ChecksKernels() ? "checks" : "checked");
+    digest.Part(job_.checked ? CheckedForm() : "");
     return digest.Value();
   }
 

@@ -35,6 +35,19 @@ TILE = "threadgroup float s[64];\n"
 BARRIER = "threadgroup_barrier(mem_flags::mem_threadgroup);\n"
 STORE = "s[t] = in[i]; //!\n"
 
+# %: what is behind the first line, what is before the last one and behind it.
+LAST = """out[i] = in[i];%s
+simdgroup_barrier(mem_flags::mem_device);
+bool last = false;
+if (t %% 32 == 0) {
+atomic_thread_fence(mem_flags::mem_device, memory_order_acq_rel, thread_scope_device);
+last = atomic_fetch_add_explicit(count, 1, memory_order_relaxed) == 3;
+atomic_thread_fence(mem_flags::mem_device, memory_order_acq_rel, thread_scope_device);
+}
+if (!simd_any(last)) return;
+%sout[t %% 32] += out[t %% 32 + 32] + out[t %% 32 + 64] + out[t %% 32 + 96];%s
+"""
+
 CASES = {
     "no barrier": Case(
         "race",
@@ -184,15 +197,60 @@ CASES = {
         "if (t / 32 < 1) simdgroup_barrier(mem_flags::mem_threadgroup);\nout[i] = in[i];\n",
         "is reached by 5 of the 32 threads of a simdgroup",
     ),
+    "the last simdgroup": Case(
+        "race",
+        LAST % (" //!", "", " //!"),
+        LAST % ("", "simdgroup_barrier(mem_flags::mem_device);\n", ""),
+        "are not ordered",
+    ),
+    "a counter's start": Case(
+        "race",
+        "threadgroup atomic_uint n;\nif (t == 0) atomic_store_explicit(&n, 0, memory_order_relaxed); //!\n"
+        "atomic_fetch_add_explicit(&n, 1, memory_order_relaxed); //!\n" + BARRIER + "out[i] = atomic_load_explicit(&n, memory_order_relaxed);\n",
+        "threadgroup atomic_uint n;\nif (t == 0) atomic_store_explicit(&n, 0, memory_order_relaxed);\n" + BARRIER
+        + "atomic_fetch_add_explicit(&n, 1, memory_order_relaxed);\n" + BARRIER + "out[i] = atomic_load_explicit(&n, memory_order_relaxed);\n",
+        "call threadgroup_barrier(mem_flags::mem_threadgroup) between them",
+    ),
+    "a variable without a value": Case(
+        "init",
+        "float sum; //!\nfor (int k = 0; k < 4; ++k) sum += in[k];\nout[i] = sum; //!\n",
+        "float sum = 0;\nfor (int k = 0; k < 4; ++k) sum += in[k];\nout[i] = sum;\n",
+        "the variable without a value",
+    ),
+    "an array's last element": Case(
+        "init",
+        "float a[5]; //!\nfor (int k = 0; k < 4; ++k) a[k] = in[k];\nfloat sum = 0;\nfor (int k = 0; k < 5; ++k) sum += a[(k + t) % 5];\n"
+        "out[i] = sum; //!\n",
+        "float a[5];\nfor (int k = 0; k < 5; ++k) a[k] = in[k];\nfloat sum = 0;\nfor (int k = 0; k < 5; ++k) sum += a[(k + t) % 5];\nout[i] = sum;\n",
+        "is stored to a buffer",
+    ),
+    "set in a branch": Case(
+        "init",
+        "int n; //!\nif (in[i] > 900) n = 1;\nif (n > 0) out[i] = 1; //!\n",
+        "int n = 0;\nif (in[i] > 900) n = 1;\nif (n > 0) out[i] = 1;\n",
+        "decides a branch",
+    ),
+    "an address from nothing": Case(
+        "init",
+        "threadgroup uint at[64];\nif (t < 60) at[t] = t;\n" + BARRIER + "uint k = at[t]; //!\nout[g * 64 + k % 64] = 1; //!\n",
+        "threadgroup uint at[64];\nat[t] = t;\n" + BARRIER + "uint k = at[t];\nout[g * 64 + k % 64] = 1;\n",
+        "decides an address",
+    ),
+    "exchanged in a simdgroup": Case(
+        "init",
+        "float x; //!\nif (t % 32 > 0) x = in[i];\nfloat y = simd_shuffle_xor(x, 1);\nout[i] = y; //!\n",
+        "float x = 0;\nif (t % 32 > 0) x = in[i];\nfloat y = simd_shuffle_xor(x, 1);\nout[i] = y;\n",
+        "is stored to a buffer",
+    ),
     "a sum from nothing": Case(
         "init",
-        "threadgroup float sum;\nif (t == 0) {\nfor (int k = 0; k < 4; ++k) {\nsum += in[k]; //!\n}\nout[i] = sum;\n}\n",
+        "threadgroup float sum;\nif (t == 0) {\nfor (int k = 0; k < 4; ++k) {\nsum += in[k]; //!\n}\nout[i] = sum; //!\n}\n",
         "threadgroup float sum;\nif (t == 0) {\nsum = 0;\nfor (int k = 0; k < 4; ++k) {\nsum += in[k];\n}\nout[i] = sum;\n}\n",
         "of threadgroup memory 'sum'",
     ),
     "a tile's edge": Case(
         "init",
-        TILE + "if (t < 60) s[t] = in[i];\n" + BARRIER + "float x = 0;\nfor (int k = 0; k < 64; ++k) {\nx += s[k]; //!\n}\nout[i] = x;\n",
+        TILE + "if (t < 60) s[t] = in[i];\n" + BARRIER + "float x = 0;\nfor (int k = 0; k < 64; ++k) {\nx += s[k]; //!\n}\nout[i] = x; //!\n",
         TILE + "s[t] = t < 60 ? in[i] : 0.0f;\n" + BARRIER + "float x = 0;\nfor (int k = 0; k < 64; ++k) {\nx += s[k];\n}\nout[i] = x;\n",
         "(index 60) of threadgroup memory 's'",
     ),

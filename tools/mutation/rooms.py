@@ -190,6 +190,7 @@ AROUND: list[tuple[str, list[str]]] = [
     (r"examples/", ["tests/test_examples.py"]),
     (r"tools/gpu/|benchmarks/gpu/", ["tests/msl/test_gpu_pack.py"]),
     (r"benchmarks/", ["tests/test_benchmarks.py"]),
+    (r"tools/(faults|checks)/", ["tests/msl/test_faults.py", "tests/msl/test_checks.py"]),
     (r"tools/mutat", ["tests/test_mutation.py"]),
     (r"tools/choose_tests|pyproject\.toml|\.ci/|tools/sanitize/run", ["tests/test_suites.py", "tests/test_setup.py"]),
     (r"tools/new_op|kernels/null_op/", ["tests/metal_kernels/test_new_op.py", "tests/test_house.py"]),

@@ -3,7 +3,7 @@
 // launch run on one thread of the processor, so that nothing here has to be locked.
 #pragma once
 
-#include "checks_state.h"
+#include "checks_init.h"
 
 namespace checks {
 
@@ -39,7 +39,10 @@ bool ordered(const State& s, const Record& r, unsigned me, Space space) {
 // Keeps two accesses of different threads, such that who comes into conflict with any does so with one of them.
 void keep(const State& s, Record (&two)[2], const Record& now, unsigned me, Space space) {
   for (Record& r : two) {
-    if (ordered(s, r, me, space)) {
+    // A counter's start stays beside its first update, until a barrier.
+    const bool start = r.access() == kAtomicWrite && now.access() != kAtomicWrite &&
+                       r.group == s.group && r.time >= s.last[space];
+    if (!start && ordered(s, r, me, space)) {
       r = now;
       return;
     }
@@ -133,6 +136,12 @@ void look(State& s, const Target& to, Access access, unsigned me, Place* place) 
     if (!is_atomic(access)) {
       for (Record& r : cell.atomics)
         if (access == kWrite || r.access() != kAtomicRead) against(r);
+    } else if (to.space == kShared) {
+      // A counter's start and its updates, in whichever order.
+      for (Record& r : cell.atomics)
+        if ((access == kUpdate && r.access() == kAtomicWrite) ||
+            (access == kAtomicWrite && r.access() == kUpdate))
+          against(r);
     }
     against(cell.write);
     if (conflict) say_race(s, to, access, me, place, *conflict);
@@ -154,34 +163,29 @@ void say_init(State& s, const Target& to, unsigned me, Place* place) {
   if (was_said(s, key)) return;
   char text[METALLIB_REPORT_BYTES];
   Text t = begin(s, text, "init", to, kRead, me, place);
-  t.add(to.space == kShared
-            ? ", which this threadgroup has not written: store a value first, and call "
-              "threadgroup_barrier(mem_flags::mem_threadgroup)"
-            : ", a private buffer in which nothing has been written there: fill it first");
+  t.add(
+      ", which this threadgroup has not written: store a value first, and call "
+      "threadgroup_barrier(mem_flags::mem_threadgroup)");
   report(s, key, text);
 }
 
-// For threadgroup memory, before look() records the access.
+// For threadgroup memory, before look() records the access. Plain accesses have a shadow (checks_init.h).
 void look_at_shared(State& s, const Target& to, Access access, unsigned me, Place* place) {
-  if (access == kWrite || access == kAtomicWrite) return;
+  if (!is_atomic(access) || access == kAtomicWrite) return;
   bool written = true;
   s.shadow()->each(to.address, to.size,
                    [&](Cell& cell) { return written = cell.written == s.group; });
   if (!written) say_init(s, to, me, place);
 }
 
-void look_at_fresh(State& s, const Target& to, Access access, unsigned me, Place* place) {
+// Writes to private buffers. Atomic updates are not told of: counters begin at the zeros that Metal has new buffers hold.
+void look_at_fresh(State& s, const Target& to, Access access) {
   for (unsigned i = 0; i < s.out->n_fresh; ++i) {
     const metallib_fresh& fresh = s.out->fresh[i];
     const unsigned long at = to.address - (unsigned long)fresh.address;
     if (at >= fresh.length) continue;
-    bool written = true;
-    for (unsigned long k = at; k < at + to.size && k < fresh.length; ++k) {
-      unsigned char& bits = fresh.written[k / 8];
-      written = written && (bits >> k % 8 & 1);
-      if (writes(access)) bits |= 1u << k % 8;
-    }
-    if (!written && access != kWrite && access != kAtomicWrite) say_init(s, to, me, place);
+    for (unsigned long k = at; writes(access) && k < at + to.size && k < fresh.length; ++k)
+      fresh.written[k / 8] |= 1u << k % 8;
     return;
   }
 }
@@ -322,6 +326,7 @@ void begin_launch(const metallib_launch* l, Group* g, unsigned long own_bytes) {
   s->stack = static_cast<char*>(__builtin_frame_address(0));
   s->pending_size = 0;
   s->n_said = 0;
+  begin_init(*s, own_bytes);
   Shadow* shadow = s->shadow();
   shadow->set_up(l->checks->shadow_bytes -
                  (reinterpret_cast<char*>(shadow) - reinterpret_cast<char*>(s)));
@@ -351,11 +356,18 @@ void begin_launch(const metallib_launch* l, Group* g, unsigned long own_bytes) {
   }
 }
 
+// Memory that was never written holds another number in each threadgroup, in random orders.
+void fill_anyhow(State& s, char* at, unsigned long size) {
+  if (s.out->schedule == METALLIB_SCHEDULE_RANDOM)
+    __builtin_memset(at, 1 + next_random(s) % 126, size);
+}
+
 // The n-th to run of [first, first + count).
 unsigned long begin_group(unsigned long first, unsigned long count, unsigned long n) {
   if (!tls_state) return n;
   State& s = *tls_state;
   flush(s);
+  flush_init(s);
   const unsigned long number = threadgroup_number(s, first, count, n);
   s.group = s.launches[s.n_launches - 1].first + 1 + unsigned(number);
   s.time = 1;
@@ -364,12 +376,23 @@ unsigned long begin_group(unsigned long first, unsigned long count, unsigned lon
   __builtin_memset(s.simd_last, 0, sizeof s.simd_last);
   s.all_acquired = false;
   __builtin_memset(s.acquired, 0, sizeof s.acquired);
+  begin_init_group(s);
   s.random = (s.out->seed + 1) * 0x9e3779b97f4a7c15ul ^ (number + 1) * 0xbf58476d1ce4e5b9ul;
+  char* const shared = s.own_begin + align(sizeof(Group), 64);
+  fill_anyhow(s, shared, s.running->stacks - shared);
+  const Worker* w = tls_worker;
+  for (unsigned i = 0; w && i < w->n_static; ++i)
+    fill_anyhow(s, w->statics[i].address, w->statics[i].size);
+  fill_anyhow(s, _msl_never_written, sizeof _msl_never_written);
   return number;
 }
 
 void end_launch() {
-  if (tls_state) flush(*tls_state);
+  if (tls_state) {
+    flush(*tls_state);
+    flush_init(*tls_state);
+    end_init(*tls_state);
+  }
   tls_state = nullptr;
 }
 
@@ -424,6 +447,12 @@ MSL_HIDDEN void _msl_checked_simd_meets(_msl::Slots slots, unsigned mask) {
   ++s->time;
   for (unsigned space = 0; space < 2; ++space)
     if (s->waits_flags[first] & checks::kFlags[space]) s->simd_last[simdgroup][space] = s->time;
+  // All of them see what one has seen behind its fence.
+  if (!(s->waits_flags[first] & checks::kFlags[checks::kDevice])) return;
+  bool acquired = false;
+  for (unsigned m = mask; m; m &= m - 1)
+    acquired = acquired || s->acquired[base + __builtin_ctz(m)];
+  for (unsigned m = mask; acquired && m; m &= m - 1) s->acquired[base + __builtin_ctz(m)] = true;
 }
 
 MSL_HIDDEN void _msl_checked_fence(int, int) {
@@ -436,10 +465,14 @@ MSL_HIDDEN void _msl_checked_fence(int, int) {
 
 MSL_HIDDEN void* _msl_tag_variable(void* address, unsigned long size, const char* name,
                                    unsigned element) {
+  const unsigned before = tls_worker ? tls_worker->n_static : 0;
   void* tagged = _msl_tag_static(address, size);
   const unsigned long tag = (unsigned long)tagged >> kTagShift;
-  if (checks::tls_state && tag >= kTagStatic)
+  if (checks::tls_state && tag >= kTagStatic) {
     checks::tls_state->variables[tag - kTagStatic] = {name, element};
+    if (tls_worker->n_static > before)
+      checks::fill_anyhow(*checks::tls_state, static_cast<char*>(address), size);
+  }
   return tagged;
 }
 
@@ -452,6 +485,13 @@ MSL_HIDDEN void* _msl_access(void* pointer, unsigned long size, unsigned kind,
   const bool tagged = tag != 0 && tag != 0xffff;
   if (!s || !g || s->running != g) return tagged ? (void*)(bits & kAddress) : pointer;
   char* const plain = reinterpret_cast<char*>(tagged ? bits & kAddress : bits);
+  if (Init* n = s->init) {
+    flush_init(*s);
+    // The shadow of the first argument.
+    const Context& own = n->contexts[g->current];
+    if (own.arguments[0] && size)
+      say_used(*s, own.origins[0], g->current, place, "decides an address");
+  }
   if (!tagged) {
     // Private memory, and the wrappers' part of the worker's own stack.
     const long from_stack = plain - s->stack;
@@ -496,11 +536,15 @@ MSL_HIDDEN void* _msl_access(void* pointer, unsigned long size, unsigned kind,
     }
   }
   const unsigned me = g->current;
+  if (Init* n = s->init) {
+    n->is_device = to.space == kDevice, n->is_write = access == kWrite;
+    n->last = to, n->last_place = place;
+  }
   if (s->on(METALLIB_CHECK_INIT)) {
     if (to.space == kShared)
       look_at_shared(*s, to, access, me, place);
     else if (s->out->n_fresh)
-      look_at_fresh(*s, to, access, me, place);
+      look_at_fresh(*s, to, access);
   }
   if (writes(access) && to.space == kDevice && s->n_copied && s->on(METALLIB_CHECK_ALIAS))
     look_at_copied(*s, to, access, me, place);

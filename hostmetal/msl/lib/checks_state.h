@@ -46,6 +46,8 @@ struct Copied {
   unsigned argument;
 };
 
+struct Init;  // checks_init.h
+
 struct Fence {  // what a threadgroup's fences let others see
   unsigned group, time;
 };
@@ -78,6 +80,7 @@ struct State {
   bool pending_weak;
   const char* pending_at;
   char pending_old[64], pending_text[METALLIB_REPORT_BYTES];
+  Init* init;  // of a launch that has this check
   Shadow* shadow() {
     return reinterpret_cast<Shadow*>(reinterpret_cast<char*>(this) +
                                      (sizeof(State) + kPage - 1) / kPage * kPage);

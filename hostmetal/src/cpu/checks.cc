@@ -115,6 +115,11 @@ std::string ReadChecks() {
 
 bool ChecksKernels() { return asked.any; }
 
+const char* CheckedForm() {
+  if (!asked.any) return "checked";
+  return asked.checks & METALLIB_CHECK_INIT ? "checks with init" : "checks";
+}
+
 CheckedBatch::CheckedBatch(size_t launches) : launches_(launches) {
   if (!(asked.checks & METALLIB_CHECK_INIT)) return;
   AllFresh& all = TheFresh();

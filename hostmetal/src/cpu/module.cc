@@ -59,7 +59,7 @@ class CpuModule : public Module {
   std::string Identity() const override {
     Digest digest;
     digest.Bytes(Bytes());
-    digest.Part(!checked_ ? "" : ChecksKernels() ? "checks" : "checked");
+    digest.Part(checked_ ? CheckedForm() : "");
     return digest.Value();
   }
 

@@ -7,10 +7,10 @@ import os
 import re
 from pathlib import Path
 
-from . import coverage, ir, toolchain
+from . import checks_init, coverage, ir, toolchain
 
 # Flags of the front end. Locations alone: variables would double the time.
-FLAGS = ("-D_MSL_CHECKS=1", "-gline-tables-only")
+_FLAGS = ("-D_MSL_CHECKS=1", "-gline-tables-only")
 MARK = "msl kernels with checks"
 _KINDS = ("read", "write", "update", "atomic read", "atomic write")
 
@@ -52,12 +52,18 @@ _SCALAR = {
 }
 
 
+def flags() -> tuple[str, ...]:
+    """Flags of the front end, for the checks that this process is asked for."""
+    return _FLAGS + checks_init.FLAGS * checks_init.wanted()
+
+
 class _Hooks(ir.Hooks):
     """Calls of checks.h, each with a place of the source."""
 
     declarations = "declare ptr @_msl_access(ptr, i64, i32, ptr)\ndeclare ptr @_msl_tag_variable(ptr, i64, ptr, i32)\n"
 
-    def __init__(self, text: str):
+    def __init__(self, text: str, prefix: str = ""):
+        self._prefix = prefix
         self._locations = {m[1]: m.groups()[1:] for m in _LOCATION.finditer(text)}
         self._files = {m[1]: (m[2], m[3]) for m in _FILE.finditer(text)}
         self._scopes = {m[1]: m[2] for m in _SCOPE.finditer(text)}
@@ -68,20 +74,21 @@ class _Hooks(ir.Hooks):
 
     def access(self, pointer: str, size: str, kind: str, line: str) -> str:
         number = _KINDS.index(kind)
-        return f"call ptr @_msl_access(ptr {pointer}, i64 {size}, i32 {number}, ptr {self._place(line)})"
+        return f"call ptr @_msl_access(ptr {pointer}, i64 {size}, i32 {number}, ptr {self.place(line)})"
 
     def variable(self, pointer: str, size: str, name: str, kind: str) -> str:
         text = self._text(_variable_name(name))
         return f"call ptr @_msl_tag_variable(ptr {pointer}, i64 {size}, ptr {text}, i32 {_element_bytes(kind)})"
 
     def other(self, line: str) -> str:
-        return _MEETING.sub(lambda m: f"{m[1]}{self._place(line)})", line)
+        return _MEETING.sub(lambda m: f"{m[1]}{self.place(line)})", line)
 
     def globals(self) -> str:
         """The globals that the calls name."""
         return "".join(self._globals)
 
-    def _place(self, line: str) -> str:
+    def place(self, line: str) -> str:
+        """The global that says where in the source an instruction is; "null" where none does."""
         found = _DEBUG.search(line)
         at = found[1] if found else None
         calls: tuple[str, ...] = ()
@@ -100,7 +107,7 @@ class _Hooks(ir.Hooks):
         if key not in self._names:
             file, row, column = user
             digest = int(toolchain.digest(repr(calls))[:8], 16) & 0x7FFFFFFF
-            name = f"@_msl_place.{len(self._names)}"
+            name = f"@_msl_place.{self._prefix}{len(self._names)}"
             self._globals.append(
                 f"{name} = internal global {{ ptr, i32, i32, i32, i32 }} {{ ptr {self._text(f'{file}:{row}')}, "
                 f"i32 {row}, i32 {column or 0}, i32 {digest}, i32 0 }}, align 8\n"
@@ -132,7 +139,7 @@ class _Hooks(ir.Hooks):
         key = ("text", text)
         if key not in self._names:
             data = text.encode()
-            name = f"@_msl_text.{len(self._names)}"
+            name = f"@_msl_text.{self._prefix}{len(self._names)}"
             self._names[key] = name
             escaped = "".join(f"\\{byte:02X}" for byte in data)
             self._globals.append(
@@ -189,11 +196,23 @@ def back_end(text: str, target: str, out: Path) -> None:
     march = toolchain.march(target)
     common = [toolchain.clang(), "-x", "ir", "-fPIC", "-w", "-fno-math-errno", *march, "-"]
     common += coverage.BACK if coverage.counts(text) else []
+    init = checks_init.in_text(text)
+    if init:
+        text = checks_init.never_written(text)
     light = toolchain.run(
         [*common, *apart, "-O1", "-S", "-emit-llvm", "-o", "-"], "the optimiser", text
     )
     hooks = _Hooks(light)
-    made = ir.instrument(light, hooks) + hooks.globals() + _MARK
+    made = ir.instrument(light, hooks) + hooks.globals()
+    if init:
+        made = toolchain.run(
+            [*common, *checks_init.BACK, "-o", "-"],
+            "the shadow of values",
+            checks_init.marked(made),
+        )
+        more = _Hooks(made, "s")
+        made = checks_init.instrument(made, more.place) + more.globals()
+    made += _MARK
     made = re.sub(r"(?m)^!llvm\.dbg\.cu = .*\n", "", _DEBUG.sub("", made))
     made = re.sub(r"(?m)^(define|declare) (.*?) ?!dbg !\d+", r"\1 \2", made)
     command = [

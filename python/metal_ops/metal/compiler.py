@@ -72,7 +72,7 @@ class Options:
     def code_flags(self, flat: str) -> list[str]:
         """Flags of clang's front end for a text with its includes, besides toolchain.code_flags."""
         has_tensors = tensors.used(flat, self.std)
-        return [*(checks.FLAGS if self.checks else ()), *(tensors.FLAGS if has_tensors else ())]
+        return [*(checks.flags() if self.checks else ()), *(tensors.FLAGS if has_tensors else ())]
 
     def language_defines(self, processor: str = "CPU") -> list[str]:
         """Predefined macros and the user's, in the order of the command line."""

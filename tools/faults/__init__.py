@@ -1,0 +1,1 @@
+"""Faults planted in kernels, and whether HOSTMETAL_CHECK tells of them."""

@@ -6,15 +6,13 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from tests.device.trained import SCRIPTS, train
-from tests.processes import ROOT, VALIDATION
+from tests.processes import ROOT, VALIDATION, Process
 
 # These ask for the GPU before anything else runs, or choose devices themselves: they have processes of their own.
 ALONE = ["training_loop", "session", "mirrored_strategy"]
@@ -71,20 +69,15 @@ def test_scripts_that_choose_devices(tmp_path):
     found = []
     paths = [str(ROOT), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
     for command in (["-m", "metal_ops", "run"], []):
-        done = subprocess.run(
-            [sys.executable, *command, str(program)],
-            capture_output=True,
-            text=True,
-            timeout=300,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
-        )
-        assert done.returncode == 0, done.stderr
-        lines = done.stdout.splitlines()
+        process = Process(*command, str(program), PYTHONPATH=os.pathsep.join(paths))
+        code, out, err = process.finish(300)
+        assert code == 0, err
+        lines = out.splitlines()
         gpus, of_scripts = json.loads(lines[-1])
         assert gpus == bool(command)
         if command:
             assert "Num GPUs Available: 1" in lines
-            assert any(line.endswith("True /device:GPU:0") for line in lines), done.stdout
+            assert any(line.endswith("True /device:GPU:0") for line in lines), out
         found.append(of_scripts)
     for name in ALONE:
         (got, on_gpu, on_cpu), (want, control, _) = (of_scripts[name] for of_scripts in found)

@@ -66,13 +66,13 @@ def train(name: str, device: str | None) -> tuple[list[float], Counter[str], Cou
     return losses, on_gpu, on_cpu
 
 
-# Losses of the CPU, by script, and of which text and releases. Not of tf_keras, whose shuffling follows from what the
-# process did before.
+# Losses of the CPU by script, with the fingerprint of its text and releases. Not of tf_keras, which shuffles otherwise
+# in a process that ran other scripts before.
 RECORD = SCRIPTS / "losses.json"
 
 
 def fingerprint(name: str) -> str:
-    """Of a script's text and the releases that its losses depend on."""
+    """A script's text, TensorFlow's release and Keras', in 16 digits."""
     text = (SCRIPTS / f"{name}.py").read_text() + tf.__version__ + metadata.version("keras")
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 

@@ -70,13 +70,26 @@ def row_sum():
 # ---- values ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
+def of_all_dtypes(form, inputs=True, **options):
+    """A kernel with an output of each dtype, and an input, of one text: compiling takes longest. `form` has `{}` for
+    the place of a dtype."""
+    places = range(len(DTYPES))
+    return kernel(
+        "".join(form.format(*[n] * form.count("{}")) for n in places),
+        [f"x{n}" for n in places] if inputs else [],
+        [f"z{n}" for n in places],
+        dtypes={f"z{n}": DTYPES[n] for n in places},
+        **options,
+    )
+
+
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_every_dtype_and_shape(shape, dtype, device):
-    x = numbers(shape, dtype)
-    z = kernel("z[i] = x[i];")(x)
-    assert z.dtype == x.dtype and z.shape == x.shape and z.device.endswith(device.strip("/"))
-    np.testing.assert_array_equal(z.numpy(), x.numpy())
+def test_every_dtype_and_shape(shape, device):
+    given = [numbers(shape, dtype, seed) for seed, dtype in enumerate(DTYPES)]
+    found = of_all_dtypes("z{}[i] = x{}[i];")(*given)
+    for x, z in zip(given, found, strict=True):
+        assert z.dtype == x.dtype and z.shape == x.shape and z.device.endswith(device.strip("/"))
+        np.testing.assert_array_equal(z.numpy(), x.numpy())
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
@@ -121,15 +134,23 @@ def test_words_in_comments_and_a_variable_of_the_same_name(device):
     np.testing.assert_array_equal(kernel(source)(tf.constant([1.0, 2.0, 3.0])), [1, 2, 3])
 
 
-@pytest.mark.parametrize("kind", DTYPES)
-def test_params(kind, device):
-    value = 1 if kind == "bool" else 3
-    expected = np.array([value], tf.as_dtype(kind).as_numpy_dtype)
-    run = kernel("z[i] = a;", (), shapes=[1], dtypes=kind, params={"a": kind})
+def test_params(device):
+    values = [
+        np.array(1 + n * (kind != "bool"), tf.as_dtype(kind).as_numpy_dtype)
+        for n, kind in enumerate(DTYPES)
+    ]
+    run = of_all_dtypes(
+        "z{}[i] = a{};",
+        inputs=False,
+        shapes=[[1]] * len(DTYPES),
+        params={f"a{n}": kind for n, kind in enumerate(DTYPES)},
+    )
     with tf.device("CPU:0"):  # which int32 variables are on alone
-        variable = tf.Variable(expected[0])
-    for a in (expected[0], tf.constant(expected[0]), variable):
-        np.testing.assert_array_equal(run(a=a).numpy(), expected)
+        variables = [tf.Variable(value) for value in values]
+    for given in (values, [tf.constant(value) for value in values], variables):
+        found = run(**{f"a{n}": a for n, a in enumerate(given)})
+        for value, z in zip(values, found, strict=True):
+            assert z.numpy().dtype == value.dtype and z.numpy().tolist() == [value]
 
 
 def test_template_and_header(device):
@@ -187,17 +208,24 @@ def test_atomics_and_init_value(dtype, device):
     np.testing.assert_array_equal(bins(x), 7 + np.bincount(x, minlength=5))
 
 
-@pytest.mark.parametrize(
-    "value", [0, -3, 1.5, float("inf"), float("-inf"), float("nan"), 2.0**-140, True]
-)
+full = pytest.mark.full("a text of its own to compile")
+
+
+@pytest.mark.parametrize("value", [
+    *(1.5, float("-inf"), float("nan"), 2.0**-140, True),
+    *(pytest.param(value, marks=full) for value in (0, -3, float("inf"))),
+])  # fmt: skip
 def test_init_value(value, device):
     """Without a thread that writes."""
-    for dtype in ("float32", "float16", "bfloat16"):
-        z = kernel("", (), shapes=[3], dtypes=dtype, grid=0, init_value=value)()
+    options = dict(shapes=[[3]] * 3, dtypes=dict(zip("abc", FLOATS, strict=True)), grid=0)
+    for z in kernel("", (), "abc", init_value=value, **options)():
         assert z.numpy().tobytes() == np.full(3, value, z.numpy().dtype).tobytes()
 
 
-@pytest.mark.parametrize("dtype", ["int8", "int16", "int32", "int64", "uint64"])
+@pytest.mark.parametrize("dtype", [
+    *("int8", "int64", "uint64"),
+    *(pytest.param(dtype, marks=full) for dtype in ("int16", "int32")),
+])  # fmt: skip
 def test_lowest_and_highest_init_value(dtype, device):
     for value in (tf.as_dtype(dtype).min, tf.as_dtype(dtype).max):
         z = kernel("", (), shapes=[3], dtypes=dtype, grid=0, init_value=value)()

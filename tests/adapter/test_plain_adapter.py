@@ -92,7 +92,7 @@ def compiled(sources: Sequence[str], folder: Path) -> Run:
     strict = [] if sys.platform == "darwin" else ["-Wl,-z,defs"]
     command = [
         os.environ.get("CXX", "c++"),
-        *("-std=c++17", "-O2", "-fPIC", "-shared", "-ffp-contract=off", "-pthread", "-I."),
+        *("-std=c++17", "-O0", "-fPIC", "-shared", "-ffp-contract=off", "-pthread", "-I."),
         *sources,
         *("-o", str(library), *strict, *highway_flags()),
     ]

@@ -189,7 +189,7 @@ def test_a_copy_was_loaded(tmp_path):
         import os, pathlib, shutil
         from tensorflow.python.framework import load_library
         from metal_ops import device
-        folder = pathlib.Path(os.environ["FOLDER"])
+        folder = pathlib.Path(os.environ["METAL_OPS_TEST_FOLDER"])
         for library in (device.PLUGIN, device.HOSTMETAL):
             shutil.copy(library, folder)
         load_library.load_pluggable_device_library(str(folder / device.PLUGIN.name))
@@ -198,7 +198,7 @@ def test_a_copy_was_loaded(tmp_path):
         except device.DeviceError as error:
             print(error)
         """,
-        FOLDER=str(tmp_path),
+        METAL_OPS_TEST_FOLDER=str(tmp_path),  # a variable that forks may have
     )
     assert "was loaded into this process before" in out
 

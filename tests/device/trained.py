@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import json
 import runpy
+import sys
 from collections import Counter
 from collections.abc import Iterator
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
+import numpy as np
 import tensorflow as tf
 
 from metal_ops._placement import functions, short
@@ -59,3 +64,33 @@ def train(name: str, device: str | None) -> tuple[list[float], Counter[str], Cou
         if here:
             on_cpu += computed(nodes, "CPU:0")
     return losses, on_gpu, on_cpu
+
+
+# Losses of the CPU by script, with the fingerprint of its text and releases. Not of tf_keras, which shuffles otherwise
+# in a process that ran other scripts before.
+RECORD = SCRIPTS / "losses.json"
+
+
+def fingerprint(name: str) -> str:
+    """A script's text, TensorFlow's release and Keras', in 16 digits."""
+    text = (SCRIPTS / f"{name}.py").read_text() + tf.__version__ + metadata.version("keras")
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def losses_on_the_cpu(name: str, tolerance: float, anew: bool) -> list[float]:
+    """Those of the record, or of a run where it has none of this text and these releases; `anew`: of a run, from which
+    the record may differ by the tolerance."""
+    record = json.loads(RECORD.read_text()).get(name, {})
+    kept = record["losses"] if record.get("of") == fingerprint(name) else None
+    if kept and not anew:
+        return kept
+    losses, on_gpu, _ = train(name, "CPU:0")
+    assert not on_gpu, "the control: nothing of this run may be on the device"
+    if kept:
+        np.testing.assert_allclose(kept, losses, rtol=tolerance, err_msg=f"{RECORD.name}: {name}")
+    return losses
+
+
+if __name__ == "__main__":  # python -m tests.device.trained NAME ...: writes the record of these
+    found = {n: {"of": fingerprint(n), "losses": train(n, "CPU:0")[0]} for n in sys.argv[1:]}
+    RECORD.write_text(json.dumps(found, indent=1) + "\n")

@@ -7,15 +7,13 @@ from __future__ import annotations
 
 import functools
 import importlib
-import json
 import pkgutil
 import random
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from tests.processes import Process
 
 from . import engine, ops
 from .values import PACKED, POINTS, N, Special
@@ -67,14 +65,7 @@ def _input(shape: str, dtype: str, variable_of: str) -> Any:
 @functools.cache
 def tables() -> tuple[Table, Table]:
     """Calls of every public function and raw op: stated where they cannot be derived."""
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.fuzz.declared"],
-        cwd=Path(__file__).resolve().parents[2],
-        check=True,
-        capture_output=True,
-        text=True,
-    )
-    return tables_of(json.loads(done.stdout.splitlines()[-1]))
+    return tables_of(Process("-m", "tests.fuzz.declared").result())
 
 
 def tables_of(declared: Declared) -> tuple[Table, Table]:

@@ -131,7 +131,7 @@ def test_kernel(op):
         committed = {(t, key): error for t, by_key in ERRORS.get(op, {}).items()
                      for key, error in by_key.items() if key != "CPU"}  # fmt: skip
         assert measured.keys() == committed.keys(), "run `make docs-reference ARGS=--measure`"
-        # Of all combinations the largest is as committed; of some it is at most that.
+        # All combinations have the largest error that is committed, and some of them at most that.
         least = {key: 0.0 if suites.depth() == "all" else committed[key] for key in committed}
         off = {
             key: (measured[key], committed[key])

@@ -224,55 +224,51 @@ MASKS = np.array([
 
 @pytest.mark.parametrize("mask", ["masks", "none"])
 @pytest.mark.parametrize("name", ["LSTM", "GRU"])
-def test_layers_are_what_keras_writes_out(keras, name, mask):
+@pytest.mark.parametrize("backwards, sequences, both, dtype", [
+    (False, False, False, "float32"),
+    (False, True, False, "float32"),
+    (True, True, False, "float32"),
+    (True, False, False, "mixed_float16"),
+    (False, True, True, "float32"),
+])  # fmt: skip
+def test_layers_are_what_keras_writes_out(keras, backwards, sequences, both, dtype, name, mask):
     """Outputs, states and gradients, of layers with `use_cudnn=False`."""
     rng = np.random.default_rng(1)
     x = tf.constant(rng.normal(size=(len(MASKS), 5, 4)).astype("f"))
     masked = tf.constant(MASKS) if mask == "masks" else None
     kind = getattr(keras.layers, name)
-    for backwards, sequences, both, dtype in [
-        (False, False, False, "float32"),
-        (False, True, False, "float32"),
-        (True, True, False, "float32"),
-        (True, False, False, "mixed_float16"),
-        (False, True, True, "float32"),
-    ]:
-        given = dict(
-            return_sequences=sequences, return_state=True, go_backwards=backwards, dtype=dtype
-        )
-        found = []
-        for use in ("auto", False):
-            keras.utils.set_random_seed(5)
-            layer = kind(6, use_cudnn=use, bias_initializer="random_normal", **given)
-            if both:
-                layer = keras.layers.Bidirectional(layer)
+    given = dict(return_sequences=sequences, return_state=True, go_backwards=backwards, dtype=dtype)
+    found = []
+    for use in ("auto", False):
+        keras.utils.set_random_seed(5)
+        layer = kind(6, use_cudnn=use, bias_initializer="random_normal", **given)
+        if both:
+            layer = keras.layers.Bidirectional(layer)
 
-            @tf.function
-            def run(x, layer=layer, both=both):
-                with tf.GradientTape() as tape:
-                    tape.watch(x)
-                    states = [tf.cast(tf.cos(x[:, 0, :1] * np.arange(1, 7)), layer.compute_dtype)] * (
-                        (2 if name == "LSTM" else 1) * (2 if both else 1))  # fmt: skip
-                    results = [
-                        tf.cast(r, tf.float32) for r in layer(x, mask=masked, initial_state=states)
-                    ]
-                    loss = tf.add_n(
-                        [tf.reduce_sum(r * tf.cos(r + i)) for i, r in enumerate(results)]
-                    )
-                return [
-                    *results,
-                    *tape.gradient(loss, [x, *(v.value for v in layer.trainable_variables)]),
+        @tf.function
+        def run(x, layer=layer, both=both):
+            with tf.GradientTape() as tape:
+                tape.watch(x)
+                states = [tf.cast(tf.cos(x[:, 0, :1] * np.arange(1, 7)), layer.compute_dtype)] * (
+                    (2 if name == "LSTM" else 1) * (2 if both else 1))  # fmt: skip
+                results = [
+                    tf.cast(r, tf.float32) for r in layer(x, mask=masked, initial_state=states)
                 ]
+                loss = tf.add_n([tf.reduce_sum(r * tf.cos(r + i)) for i, r in enumerate(results)])
+            return [
+                *results,
+                *tape.gradient(loss, [x, *(v.value for v in layer.trainable_variables)]),
+            ]
 
-            found.append([r.numpy() for r in run(x)])
-            ops = {op.type for op in run.get_concrete_function(x).graph.get_operations()}
-            assert ("CudnnRNNV3" in ops) == (use == "auto")
-            assert any("While" in op for op in ops) == (use is False)
-        for got, want in zip(*found, strict=True):
-            scale = max(1, np.abs(want).max())
-            np.testing.assert_allclose(
-                got, want, atol=(1e-5 if dtype == "float32" else 1e-2) * scale, rtol=0
-            )
+        found.append([r.numpy() for r in run(x)])
+        ops = {op.type for op in run.get_concrete_function(x).graph.get_operations()}
+        assert ("CudnnRNNV3" in ops) == (use == "auto")
+        assert any("While" in op for op in ops) == (use is False)
+    for got, want in zip(*found, strict=True):
+        scale = max(1, np.abs(want).max())
+        np.testing.assert_allclose(
+            got, want, atol=(1e-5 if dtype == "float32" else 1e-2) * scale, rtol=0
+        )
 
 
 @pytest.mark.parametrize(

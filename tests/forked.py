@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import atexit
 import builtins
+import contextlib
 import fcntl
 import gc
 import json
@@ -35,10 +36,13 @@ VARIABLE = "METAL_OPS_TEST_SERVER"
 # imported.
 SET_BY_IMPORT = {"TF2_BEHAVIOR": "1", "ENABLE_RUNTIME_UPTIME_TELEMETRY": "1"}
 READ_LATER = (
+    "TF_NUM_INTRAOP_THREADS",  # with the first op
     "TPU_ML_",
     "METAL_",
     "HOSTMETAL_",
     "TF_CONFIG",
+    "HOROVOD_",
+    "STAND_IN",
     "COLUMNS",
     "LINES",
     "PYTEST_",
@@ -300,13 +304,26 @@ def program(arguments: list[str]) -> None:
 
 
 def python_for_shells(folder: Path) -> Path:
-    """A folder for PATH whose `python` is a fork, where a fork is what a new process would be."""
+    """A folder for PATH whose `python` is a fork, where a fork is what a new process would be.
+
+    Signals reach the fork, except SIGKILL; descriptors above 2 are the fork's as well.
+    """
     path = folder / "python"
     path.write_text(
         f'#!/bin/sh\nexec "{sys.executable}" -I -S "{Path(__file__).resolve()}" as-python "$@"\n'
     )
     path.chmod(0o755)
     return folder
+
+
+def _inherited() -> list[int]:
+    """The open descriptors above 2 that came from the parent: Python's own close on exec."""
+    found = []
+    for number in map(int, os.listdir("/dev/fd")):
+        with contextlib.suppress(OSError):  # that of the list itself is closed
+            if number > 2 and not fcntl.fcntl(number, fcntl.F_GETFD) & fcntl.FD_CLOEXEC:
+                found.append(number)
+    return found
 
 
 def as_python(arguments: list[str]) -> None:
@@ -317,7 +334,7 @@ def as_python(arguments: list[str]) -> None:
     server = Server(told["address"], told["environment"])
     if not server.can(os.environ):
         os.execv(sys.executable, [sys.executable, *arguments])
-    fork = server.start(arguments, os.environ, 1, 2, [0], Path.cwd())
+    fork = server.start(arguments, os.environ, 1, 2, [0, *_inherited()], Path.cwd())
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda number, _: os.kill(fork.pid, number))
     code = fork.wait() or 0

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import atexit
 import builtins
+import contextlib
 import fcntl
 import gc
 import json
@@ -34,11 +35,15 @@ VARIABLE = "METAL_OPS_TEST_SERVER"
 # Variables that differ in a fork's environment must have these beginnings: libraries read others when they are
 # imported.
 SET_BY_IMPORT = {"TF2_BEHAVIOR": "1", "ENABLE_RUNTIME_UPTIME_TELEMETRY": "1"}
+OF_SHELLS = {"SHLVL", "OLDPWD", "_"}  # which a shell sets anew
 READ_LATER = (
+    "TF_NUM_INTRAOP_THREADS",  # with the first op
     "TPU_ML_",
     "METAL_",
     "HOSTMETAL_",
     "TF_CONFIG",
+    "HOROVOD_",
+    "STAND_IN",
     "COLUMNS",
     "LINES",
     "PYTEST_",
@@ -144,7 +149,8 @@ class Server:
     def can(self, environment: Mapping[str, str]) -> bool:
         """Whether a fork with this environment is the same as a new process."""
         here, there = ({**SET_BY_IMPORT, **each} for each in (self._environment, environment))
-        differ = (n for n in {*here, *there} - {VARIABLE} if here.get(n) != there.get(n))
+        names = {*here, *there} - {VARIABLE, *OF_SHELLS}
+        differ = (name for name in names if here.get(name) != there.get(name))
         level = environment.get("TF_CPP_MIN_LOG_LEVEL", "2")
         return level == "2" and all(
             n.startswith(READ_LATER) or n == "TF_CPP_MIN_LOG_LEVEL" for n in differ
@@ -158,6 +164,7 @@ class Server:
         stderr: int,
         descriptors: Sequence[int] = (),
         cwd: Path = ROOT,
+        executable: str = sys.executable,
     ) -> Fork:
         """Python with these arguments: `-c`, `-m` or a script first, no options."""
         connection = socket.socket(socket.AF_UNIX)
@@ -167,6 +174,7 @@ class Server:
             "environment": dict(environment),
             "descriptors": [*descriptors],
             "cwd": str(cwd),
+            "executable": executable,
         }
         text = json.dumps(task).encode()
         head = len(text).to_bytes(8, "little")
@@ -265,6 +273,7 @@ def _become(task: dict[str, Any], files: list[int]) -> None:
         os.dup2(nothing, 0)
         os.close(nothing)
     os.chdir(task["cwd"])
+    sys.executable = task["executable"]
     before = os.environ.get("PYTHONPATH", "")
     os.environ.clear()
     os.environ.update(task["environment"])
@@ -300,24 +309,38 @@ def program(arguments: list[str]) -> None:
 
 
 def python_for_shells(folder: Path) -> Path:
-    """A folder for PATH whose `python` is a fork, where a fork is what a new process would be."""
+    """A folder for PATH whose `python` is a fork, where a fork is what a new process would be.
+
+    Signals reach the fork, except SIGKILL; descriptors above 2 are the fork's as well.
+    """
     path = folder / "python"
     path.write_text(
-        f'#!/bin/sh\nexec "{sys.executable}" -I -S "{Path(__file__).resolve()}" as-python "$@"\n'
+        f'#!/bin/sh\nexec "{sys.executable}" -I -S "{Path(__file__).resolve()}" as-python "$0" "$@"\n'
     )
     path.chmod(0o755)
     return folder
 
 
-def as_python(arguments: list[str]) -> None:
-    """Ends as Python with these arguments does."""
+def _inherited() -> list[int]:
+    """The open descriptors above 2 that came from the parent: Python's own close on exec."""
+    found = []
+    for number in map(int, os.listdir("/dev/fd")):
+        with contextlib.suppress(OSError):  # that of the list itself is closed
+            if number > 2 and not fcntl.fcntl(number, fcntl.F_GETFD) & fcntl.FD_CLOEXEC:
+                found.append(number)
+    return found
+
+
+def as_python(executable: str, arguments: list[str]) -> None:
+    """Ends as Python with these arguments does; its `sys.executable` is the file that was started."""
     told = json.loads(os.environ.get(VARIABLE, "{}"))
     if not told or not arguments or (arguments[0][0] == "-" and arguments[0] not in ("-c", "-m")):
         os.execv(sys.executable, [sys.executable, *arguments])
     server = Server(told["address"], told["environment"])
     if not server.can(os.environ):
         os.execv(sys.executable, [sys.executable, *arguments])
-    fork = server.start(arguments, os.environ, 1, 2, [0], Path.cwd())
+    files = [0, *_inherited()]
+    fork = server.start(arguments, os.environ, 1, 2, files, Path.cwd(), executable)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda number, _: os.kill(fork.pid, number))
     code = fork.wait() or 0
@@ -328,7 +351,7 @@ def as_python(arguments: list[str]) -> None:
 
 
 if __name__ == "__main__" and sys.argv[1] == "as-python":
-    as_python(sys.argv[2:])
+    as_python(sys.argv[2], sys.argv[3:])
 elif __name__ == "__main__":
     import numpy
     import pytest  # noqa: F401 - the forks have it, and the modules below

@@ -51,6 +51,10 @@ def shutdown():
 TRAIN = "lm train --width 16 --layers 1 --heads 2 --kv-heads 1 --hidden 16 --context 32 --steps 8".split()
 
 
+def _path() -> list[str]:
+    return [part for part in os.environ.get("PYTHONPATH", "").split(os.pathsep) if part]
+
+
 def by_horovod(folder, *arguments, count=2):
     """The command in processes as horovodrun starts them, and their results."""
     package = folder / "horovod"
@@ -66,7 +70,8 @@ def by_horovod(folder, *arguments, count=2):
         variables["STAND_IN_ENDED"] = str(folder / "ended")
         descriptors = lines.of(rank)
         command = "-m", "metal_ops", *map(str, arguments)
-        processes.append(Process(*command, path=folder, descriptors=descriptors, **variables))
+        variables["PYTHONPATH"] = os.pathsep.join([str(folder), *_path()])
+        processes.append(Process(*command, descriptors=descriptors, **variables))
     lines.close()
     return [process.finish() for process in processes]
 

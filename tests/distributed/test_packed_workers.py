@@ -18,7 +18,7 @@ from tests.distributed.pairs import start_two
 from tests.processes import Process
 
 STEPS, RAYS = 34, 64
-LATE_AT, LATE_BY = 20, 4.0  # the other worker comes late to a step that is not checked, in seconds
+LATE_AT, LATE_BY = 20, 2.5  # the other worker comes late to a step that is not checked, in seconds
 LOOKS_TOGETHER = 16  # in place of 64 steps: at cells, and then each worker does alone
 MODEL = ModelConfig(n_levels=4, log2_hashmap_size=10, finest_resolution=64)
 # Room for the samples of all rays, also of twice as many.

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -24,6 +25,7 @@ from metal_ops.ops.ray_march import RaySamples
 from metal_ops.programs import checkpoint
 from metal_ops.programs.cluster import local_clusters
 from tests.distributed.pairs import start_two
+from tests.forked import python_for_shells
 from tests.processes import ROOT, Process
 
 SMALL = "--width 16 --layers 1 --heads 2 --kv-heads 1 --hidden 16 --context 32".split()
@@ -175,11 +177,9 @@ def book(tmp_path_factory) -> Path:
     return path
 
 
-def test_the_language_model_is_equal_to_one_process(book, tmp_path):
+def test_the_language_model_is_equal_to_one_process(book, forks, tmp_path):
     options = ["--data", book, "--steps", 12, "--runs", tmp_path]
-    process = Process(
-        "-m", "metal_ops", *lm(*options, "--name", "two", "--batch", 2, "--workers", 2)
-    )
+    process = Process(*forks, *lm(*options, "--name", "two", "--batch", 2, "--workers", 2))
     assert cli.main(lm(*options, "--name", "one", "--batch", 4)) == 0
     code, out, err = process.finish()
     assert code == 0 and err == "", f"{out}\n{err}"
@@ -222,12 +222,32 @@ def test_adapters_are_equal_to_those_of_one_process(book, tmp_path):
     assert metrics["workers"]["count"] == 2 and metrics["rank"] == 2
 
 
+# A command whose workers are forks; the told numbers are those of the processes that wait for them.
+BY_FORKS = """
+import sys
+sys.executable = sys.argv.pop(1)
+sys.argv[0] = "/metal_ops"  # a program's name: the package imports nothing for it
+from metal_ops.cli import main
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+@pytest.fixture
+def forks(tmp_path) -> list[str]:
+    """How a command begins that has forks for workers."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    return ["-c", BY_FORKS, str(python_for_shells(folder) / "python")]
+
+
 class Running:
     """A command with workers, read line by line."""
 
-    def __init__(self, *arguments: object, **variables: str) -> None:
+    def __init__(
+        self, *arguments: object, begin: Sequence[str] = ("-m", "metal_ops"), **variables: str
+    ) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "metal_ops", *map(str, arguments)],
+            [sys.executable, *begin, *map(str, arguments)],
             cwd=ROOT,
             env={**os.environ, **variables},
             stdout=subprocess.PIPE,
@@ -367,11 +387,10 @@ def test_nothing_is_left_where_some_are_killed(book, tmp_path):
     assert not runs(who[1])
 
 
-def test_ctrl_c_stops_all_together(book, tmp_path):
+def test_ctrl_c_stops_all_together(book, forks, tmp_path):
     run = tmp_path / "a"
-    running = Running(
-        *lm("-o", run, "--workers", 2, "--data", book, "--seconds", 1000, "--batch", 2)
-    )
+    options = ["-o", run, "--workers", 2, "--data", book, "--seconds", 1000, "--batch", 2]
+    running = Running(*lm(*options), begin=forks)
     running.until("step +[1-9]")
     running.process.send_signal(signal.SIGINT)
     code, err = running.finish()
@@ -395,8 +414,9 @@ def test_a_wrong_address_is_a_sentence_after_a_bounded_wait(book, tmp_path):
     assert not (tmp_path / "a").exists()
 
 
-def test_a_mistake_is_said_once(book, tmp_path):
-    running = Running(*lm("-o", tmp_path / "a", "--workers", 2, "--data", tmp_path / "nowhere.txt"))
+def test_a_mistake_is_said_once(book, forks, tmp_path):
+    options = ["-o", tmp_path / "a", "--workers", 2, "--data", tmp_path / "nowhere.txt"]
+    running = Running(*lm(*options), begin=forks)
     code, err = running.finish()
     assert code == 2 and err.startswith("lm: ") and len(err.splitlines()) == 1, err
     assert "nowhere.txt: no such file" in err

@@ -40,12 +40,21 @@ def place(tmp_path_factory) -> Path:
     (folder / "second.txt").write_bytes(TEXT)
     base, runs = folder / "runs" / "base", ["--runs", folder / "runs"]
     first, second = (["--data", folder / f"{name}.txt"] for name in ("first", "second"))
-    for name, steps in (("base", 30), ("other", 2)):
-        assert lm("train", *SIZES, *first, "--steps", steps, *runs, "--name", name) == 0
+    assert lm("train", *SIZES, *first, "--steps", 30, *runs, "--name", "base") == 0
+    model = ModelConfig(width=32, layers=2, heads=2, kv_heads=1, hidden=32, context=32)
+    untrained(folder / "runs" / "other", model)
     (folder / "before").write_bytes((base / "checkpoint.npz").read_bytes())
     options = ["--batch", 4, "--rank", 4, "--steps", 40, *runs, "--name", "mine"]
     assert lm("train", "--adapters", base, *second, *options) == 0
     return folder
+
+
+def untrained(folder: Path, config: ModelConfig) -> None:
+    """A run's checkpoint with the weights of a seed."""
+    folder.mkdir()
+    header = {"model": vars(config), "train": vars(TrainConfig())}
+    state = {name: value.numpy() for name, value in Transformer(config).state().items()}
+    checkpoint.save(folder / "checkpoint.npz", "lm", header, state)
 
 
 def base_of(place: Path) -> Transformer:
@@ -255,12 +264,7 @@ def test_mistakes(arguments, words, place, monkeypatch, capsys):
     monkeypatch.chdir(place)
     wide = place / "runs" / "wide"
     if not wide.exists():
-        model = Transformer(ModelConfig(width=64, layers=2, heads=2, kv_heads=1, hidden=32))
-        header = {"model": vars(model.config), "train": vars(TrainConfig())}
-        wide.mkdir()
-        checkpoint.save(
-            wide / "checkpoint.npz", "lm", header, {n: v.numpy() for n, v in model.state().items()}
-        )
+        untrained(wide, ModelConfig(width=64, layers=2, heads=2, kv_heads=1, hidden=32))
     with np.load(place / "runs" / "mine" / "adapter.npz") as file:
         arrays = dict(file)
     arrays["0/a"] = arrays["0/a"][:, :3]

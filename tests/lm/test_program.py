@@ -17,6 +17,7 @@ from metal_ops import cli
 from metal_ops.lm import text
 from metal_ops.lm.run import stream
 from metal_ops.lm.train import Trainer
+from tests.suites import at_depth
 
 SIZES = "--width 16 --layers 1 --heads 2 --kv-heads 1 --hidden 16 --context 32 --batch 2".split()
 
@@ -104,9 +105,13 @@ def test_ctrl_c_leaves_everything(book, tmp_path, monkeypatch, capsys):
     assert lm("train", "--resume", tmp_path / "a", "--steps", 4) == 0
 
 
-def test_documentation_strings():
+def test_documentation_strings(monkeypatch):
+    names = at_depth(["shutil", "json", "argparse"], sys.stdlib_module_names)
+    monkeypatch.setattr(sys, "stdlib_module_names", frozenset(names))
     found = text.documentation()
-    assert len(found) > 500_000 and b"Return the" in found
+    assert len(found) > at_depth(30_000, 500_000) and b"Return the" in found
+    in_order = (b"Command-line parsing library", b"JSON (JavaScript", b"Copy data and mode bits")
+    assert sorted(in_order, key=found.index) == list(in_order)
 
 
 @pytest.mark.full("reads the sources of the standard library twice")

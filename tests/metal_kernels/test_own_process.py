@@ -53,6 +53,13 @@ def test_one_that_does_not_end_is_killed(server: Server, tmp_path: Path) -> None
     assert code == -9 and output.endswith("no end after 0.5 s")
 
 
+# A command that starts Python: that is a fork, too.
+STARTS = """
+import subprocess, sys
+sys.exit(subprocess.call([sys.executable, "-c", "import sys; print('tensorflow' in sys.modules)"]))
+"""
+
+
 @pytest.mark.parametrize(
     "command, code, said",
     [
@@ -60,6 +67,9 @@ def test_one_that_does_not_end_is_killed(server: Server, tmp_path: Path) -> None
         ("echo '[1,  2]' | python -m json.tool --compact", 0, "[1,2]\n"),
         ("python -c 'import sys; print(\"tensorflow\" in sys.modules)'", 0, "True\n"),
         ("TF_ENABLE_ONEDNN_OPTS=0 python -c 'import sys; print(\"tensorflow\" in sys.modules)'", 0, "False\n"),
+        ("SHLVL=7 OLDPWD=/ python -c 'import sys; print(\"tensorflow\" in sys.modules)'", 0, "True\n"),
+        ("python -c \"$METAL_OPS_TEST_TEXT\"", 0, "True\n"),
+        ("python -c 'import os; os.write(7, b\"seven\")' 7>&1", 0, "seven"),
         ("python - <<< 'print(1 + 1)'", 0, "2\n"),
         ("python -c 'raise SystemExit(3)'", 3, ""),
         ("cd / && python -c 'import os; print(os.getcwd())'", 0, "/\n"),
@@ -73,7 +83,7 @@ def test_python_for_shells(
     path = f"{python_for_shells(tmp_path)}:{os.environ['PATH']}"
     ended = subprocess.run(
         ["bash", "-c", f"{command}; exit ${{PIPESTATUS[0]}}" if "|" not in command else command],
-        env={**os.environ, "PATH": path},
+        env={**os.environ, "PATH": path, "METAL_OPS_TEST_TEXT": STARTS},
         stdout=subprocess.PIPE,
         text=True,
         timeout=120,

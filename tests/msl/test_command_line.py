@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -19,16 +20,23 @@ from tests.suites import at_depth
 pytestmark = pytest.mark.compiler
 
 PROGRAM = [sys.executable, str(Path(metal_ops.metal.__file__).parent)]
+FEWER = "-fno-shader-validation"  # where that makes no difference: half of the code
 ADD = "#include <metal_stdlib>\nkernel void {name}(device float* x, uint i [[thread_position_in_grid]]) {{ x[i] += {value}; }}\n"
 
 
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory) -> Path:
+    """Of these tests: with the precompiled metal_stdlib, which takes longer than their kernels."""
+    return tmp_path_factory.mktemp("cache")
+
+
 @pytest.fixture
-def metal(tmp_path):
-    """Runs the compiler in a folder of its own, with a cache of its own."""
+def metal(tmp_path, cache):
+    """Runs the compiler in a folder of its own."""
 
     def run(*arguments, code=0, stdin=None, **environment):
         done = subprocess.run([*PROGRAM, *map(str, arguments)], cwd=tmp_path, input=stdin, capture_output=True, text=True,
-                              env={**os.environ, "METAL_OPS_CACHE": str(tmp_path / "cache"), **environment})  # fmt: skip
+                              env={**os.environ, "METAL_OPS_CACHE": str(cache), **environment})  # fmt: skip
         assert done.returncode == code, done.stdout + done.stderr
         return done.stdout + done.stderr
 
@@ -157,10 +165,10 @@ def test_rules_of_make(metal, tmp_path):
     assert "argument to '-MT' is missing" in metal("a.metal", "-MT", code=1)
 
 
-def test_pipes(tmp_path):
+def test_pipes(tmp_path, cache):
     """As projects make a library without a file between: `metal -c a.metal -o - | metallib - -o default.metallib`."""
     (tmp_path / "a.metal").write_text(ADD.format(name="add", value=9))
-    env = {**os.environ, "METAL_OPS_CACHE": str(tmp_path / "cache")}
+    env = {**os.environ, "METAL_OPS_CACHE": str(cache)}
 
     def run(*words, given=b""):
         done = subprocess.run(
@@ -207,7 +215,8 @@ def test_wrong_arguments(arguments, metal, tmp_path):
 def test_missing_tools(metal, tmp_path):
     (tmp_path / "a.metal").write_text(ADD.format(name="add", value=1))
     for variable in ("METAL_OPS_CLANG", "METAL_OPS_LLD", "METAL_OPS_LIBCLANG"):
-        said = metal("a.metal", code=1, **{variable: "/no/such/program"})
+        alone = {variable: "/no/such/program", "METAL_OPS_CACHE": str(tmp_path / "cache")}
+        said = metal("a.metal", code=1, **alone)
         assert variable in said and "apt-get install" in said and "Traceback" not in said
 
 
@@ -258,7 +267,7 @@ def test_fast_math_is_off_by_default(metal, tmp_path):
     source = "kernel void k(device float* x) { x[0] = (x[0] + x[1]) - x[0]; }\n"
     (tmp_path / "a.metal").write_text(source)
     for flag, expected in (("-fno-fast-math", 0.0), ("-ffast-math", 1.0), (None, 0.0)):
-        metal("a.metal", "-o", "a.metallib", *([flag] if flag else []))
+        metal("a.metal", "-o", "a.metallib", FEWER, *([flag] if flag else []))
         x = np.float32([1e10, 1])
         (tmp_path / "a.metallib").rename(
             tmp_path / f"{flag}.metallib"
@@ -272,16 +281,23 @@ def test_version_and_help(metal):
     assert "-fno-fast-math" in metal("--help") and "usage" in metal(code=2)
 
 
-def test_cache_is_shared_by_processes(metal, tmp_path):
-    """Many compilers at once on an empty cache: all succeed, one object remains, and a second round compiles nothing."""
+def test_cache_is_shared_by_processes(metal, cache, tmp_path):
+    """Many compilers at once on a cache without the kernel's code, and at depth `all` without the library's: all succeed,
+    one object remains, and a second round compiles nothing."""
     (tmp_path / "a.metal").write_text(ADD.format(name="add", value=9))
     environment = {**os.environ, "METAL_OPS_CACHE": str(tmp_path / "cache")}
     many = at_depth(3, 6)
+    metal("-E", "a.metal")
+    preludes = at_depth([*cache.glob("msl/prelude-*.pch")], [])
+    (tmp_path / "cache").mkdir(mode=0o700)
+    (tmp_path / "cache" / "msl").mkdir(mode=0o700)
+    for file in preludes:
+        shutil.copy2(file, tmp_path / "cache" / "msl")
 
-    def together(flags=()):
+    def together():
         programs = [
             subprocess.Popen(
-                [*PROGRAM, "a.metal", *flags, "-o", f"{i}.metallib"], cwd=tmp_path, env=environment
+                [*PROGRAM, "a.metal", "-o", f"{i}.metallib"], cwd=tmp_path, env=environment
             )
             for i in range(many)
         ]
@@ -297,7 +313,7 @@ def test_cache_is_shared_by_processes(metal, tmp_path):
     assert {p.name: p.stat().st_ino for p in cache.iterdir()} == entries
     (only,) = cache.glob("*.air")
     only.write_bytes(b"")  # a damaged entry is made again
-    metal("a.metal", "-o", "again.metallib")
+    metal("a.metal", "-o", "again.metallib", METAL_OPS_CACHE=str(tmp_path / "cache"))
     assert _value(tmp_path / "again.metallib") == 9
 
 

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterable
 
 import numpy as np
 import pytest
@@ -263,11 +264,15 @@ SIGNATURE = """(device const float* x [[buffer(0)]], device float* y [[buffer(1)
   threadgroup atomic_uint count;
   const uint n = size.x * size.y * size.z, at = at3.x + grid.x * (at3.y + grid.y * at3.z);
 """
-SOURCE = (
-    HEADER
-    + "struct Parameters { uint rounds, length; };\nconstant bool twice [[function_constant(0)]];\n"
-    + "".join(f"kernel void {name}{SIGNATURE}{body}\n}}\n" for name, body in BODIES.items())
-)
+
+
+def source_of(names: Iterable[str]) -> str:
+    kernels = (f"kernel void {name}{SIGNATURE}{BODIES[name]}\n}}\n" for name in names)
+    head = "struct Parameters { uint rounds, length; };\nconstant bool twice [[function_constant(0)]];\n"
+    return HEADER + head + "".join(kernels)
+
+
+SOURCE = source_of(BODIES)
 
 
 def _library(source: str = SOURCE, **options) -> Library:
@@ -341,8 +346,10 @@ def test_lanes_that_part_meet_again():
 
 @pytest.mark.skipif(VALIDATION, reason="checked kernels run by fibers")
 def test_wider_vectors_compute_the_same(both):
-    wide = _library(f"#if defined(__METAL_CPU__)\n#pragma metal_ops wide_vectors\n#endif\n{SOURCE}")
-    for name in ("strides", "simd_functions", "matrices", "tree"):
+    names = ("strides", "simd_functions", "matrices", "tree")
+    asked = "#if defined(__METAL_CPU__)\n#pragma metal_ops wide_vectors\n#endif\n"
+    wide = _library(asked + source_of(names))
+    for name in names:
         assert wide[name].lanes
         np.testing.assert_array_equal(_run(wide, name, 64, 4), _run(both[1], name, 64, 4))
 

@@ -29,7 +29,7 @@ def attention(path: Path, text: str, weights: np.ndarray) -> None:
 
     Args:
       path: Where to.
-      text: One character a row and column.
+      text: One character a row and column; their names stand at the left and below.
       weights: [layers, heads, len(text), len(text)].
     """
     layers, heads = weights.shape[:2]
@@ -41,8 +41,15 @@ def attention(path: Path, text: str, weights: np.ndarray) -> None:
             axes = grid[layer][head]
             # Roots: most weights are small.
             axes.imshow(np.sqrt(weights[layer, head]), cmap="magma", vmin=0, vmax=1)
-            axes.set_xticks(range(len(names)), names, fontsize=4, family="monospace")
-            axes.set_yticks(range(len(names)), names, fontsize=4, family="monospace")
+            # Names at the edges of the sheet alone: beside each square, laying them out takes longer than all else.
+            for set_ticks, edge in (
+                (axes.set_xticks, layer == layers - 1),
+                (axes.set_yticks, head == 0),
+            ):
+                if edge:
+                    set_ticks(range(len(names)), names, fontsize=4, family="monospace")
+                else:
+                    set_ticks([])
             axes.tick_params(length=0, pad=1)
             axes.set_title(f"layer {layer}, head {head}", fontsize=7)
     figure.suptitle(

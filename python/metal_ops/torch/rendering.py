@@ -4,10 +4,9 @@ samples]. Losses of such samples."""
 from __future__ import annotations
 
 import torch
+from torch import Tensor
 
 from metal_ops.torch import ops
-
-Tensor = torch.Tensor
 
 
 def pack_info(ray_indices: Tensor, n_rays: int | None = None) -> Tensor:

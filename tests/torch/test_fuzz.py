@@ -21,7 +21,7 @@ DTYPES = [
 ]
 INTEGERS = [-(2**63), -(2**31), -1, 0, 1, 2, 3, 7, 33, 2**31 - 1, 2**31, 2**40, 2**63 - 1]
 FLOATS = [-1e38, -1.0, 0.0, 1e-30, 0.5, 1.0, 1e38, float("inf"), float("nan")]
-# What PyTorch itself says of arguments that its schemas do not allow, and of results that no memory is for.
+# PyTorch's own sentences about arguments that its schemas do not allow, and of results that no memory is for.
 ITS_OWN = re.compile(
     r"expected at most|Expected a value of type|missing value for argument|"
     r"only Tensors of floating point|no kernel for|Could not run|not implemented for"

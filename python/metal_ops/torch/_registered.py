@@ -1,5 +1,5 @@
-"""What PyTorch asks of an op beside its kernel: shapes of tensors without memory, and gradients. All of it follows from
-the op's declaration."""
+"""The parts of an op beside its kernel: shapes of tensors without memory, and gradients. All of it follows from the
+op's declaration."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def _overload(op: Op) -> Any:
 # ---- shapes ---------------------------------------------------------------------------------------------------------
 
 
-# What stands for a size that is a symbol, and the next one's distance to it. A number below 0 is not known; near 0
-# numbers mean something else in checks of shapes. The others are no sizes that programs have.
+# The number that stands for a size that is a symbol, and the distance of the next one. Below 0 a size is not known, and
+# near 0 numbers mean something else in checks of shapes. The others are no sizes that programs have.
 UNKNOWN = (-1000, -1)
 STANDS_FOR = ((1_000_003, 2), (3_000_017, 14))
 

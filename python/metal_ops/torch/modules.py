@@ -25,8 +25,8 @@ class HashEncoding(nn.Module):
 
     Args:
       grid: A HashGrid, or tiny-cuda-nn's configuration of one: a dict, or JSON.
-      n_dims: Of points, where grid is a configuration.
-      dtype: Of the table: float32, float16 or bfloat16.
+      n_dims: The points' dimensions, where grid is a configuration.
+      dtype: The table's, float32, float16 or bfloat16.
 
     Raises:
       TypeError, ValueError: The configuration is none of a grid, or asks for a feature that is not provided.
@@ -123,7 +123,7 @@ class FusedMLP(nn.Module):
       n_output_dims: 1 to 128.
       n_neurons: Columns of hidden layers: 16, 32, 64 or 128.
       n_hidden_layers: 1 to 8.
-      activation: Of hidden layers: none, relu, exponential, sigmoid or squareplus.
+      activation: The hidden layers', none, relu, exponential, sigmoid or squareplus.
       output_activation: The same of the outputs.
       use_bias: Whether layers have biases. tiny-cuda-nn's have none.
       dtype: float32, float16 or bfloat16; sums are float32.

@@ -49,6 +49,7 @@ FOLDERS = {
     "tests/sanitize": ("sanitize",),
     "tests/saved": ("ops",),
     "tests/sdf": ("programs",),
+    "tests/torch": ("torch",),
 }
 
 

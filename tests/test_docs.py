@@ -38,6 +38,7 @@ PAGES.sort()
 # Executed in a copy of the checkout, as it adds ops to it.
 RUN_ELSEWHERE = {
     "write-a-metal-op.md": "tests/metal_kernels/test_guide.py",
+    "torch.md": "tests/torch/test_page.py",  # in PyTorch's environment
     "build.md": "tests/packaging/test_build_page.py",
     "debug-a-shader.md": "tests/hosts/test_debugger.py",  # where gdb is
 }

@@ -1,6 +1,7 @@
 // Declarations of ops, their checks and registrations: see op.h.
 
 #include <algorithm>
+#include <cstdlib>
 #include <map>
 
 #include "kernels/runtime/op.h"
@@ -144,6 +145,22 @@ bool OpCall::CheckAttrs() {
   return shapes.ok();
 }
 
+namespace {
+
+// "[L + 1]" has one element at least: none would leave L below 0, which means not known.
+void CheckSums(ArgShapes* shapes, const std::string& name, const ArgShape& given,
+               const std::string& declared) {
+  const std::vector<std::string> dims = Dims(declared);
+  for (size_t i = 0; i < dims.size() && i < given.dims.size(); ++i) {
+    const size_t plus = dims[i].find(" + ");
+    if (plus == std::string::npos || given.dims[i] < 0) continue;
+    shapes->Require(given.dims[i] >= std::atoll(&dims[i][plus + 3]),
+                    name + " must have shape " + declared + ", got " + ToText(given) + ".");
+  }
+}
+
+}  // namespace
+
 bool OpCall::CheckAll() {
   if (!CheckAttrs()) return false;
   // Those first that define a dimension: then those that depend on it are the ones that do not fit.
@@ -155,6 +172,7 @@ bool OpCall::CheckAll() {
       const bool like = HasPrefix(shape, "like ");
       if (dependent != (like || shape.find('*') != std::string::npos)) continue;
       if (shape[0] == '[') {
+        CheckSums(&shapes, name, in_shapes[i], shape);
         shapes.Expect(name.c_str(), in_shapes[i], Dims(shape));
       } else if (like) {
         const char* const other = shape.c_str() + 5;

@@ -245,7 +245,7 @@ CpuKernel::CpuKernel(const char* op, void (*kernel)(CpuCall&)) { Kernels()[op] =
 
 extern "C" const char* metal_ops_simd_error();
 
-// Registers all ops, once. Returns what went wrong, else "".
+// Registers all ops, once. Returns an error, else "".
 METAL_OPS_EXPORT const char* metal_ops_torch_register() {
   using torch::stable::detail::StableLibrary;
   static thread_local std::string error;
@@ -284,7 +284,7 @@ METAL_OPS_EXPORT const char* metal_ops_torch_declarations() {
   return text->c_str();
 }
 
-// Types and shapes of a call's outputs, a line each; or "!" and what is wrong with it.
+// Types and shapes of a call's outputs, a line each; or "!" and its error.
 METAL_OPS_EXPORT const char* metal_ops_torch_infer(const char* op, const char* request) {
   static thread_local std::string answer;
   try {

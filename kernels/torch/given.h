@@ -1,4 +1,4 @@
-// What a call from PyTorch gives, and its checks before those of declarations.
+// A call's inputs and attributes from PyTorch, and their checks before those of declarations.
 
 #ifndef METAL_OPS_KERNELS_TORCH_GIVEN_H_
 #define METAL_OPS_KERNELS_TORCH_GIVEN_H_
@@ -70,7 +70,7 @@ struct GivenType {
   std::string name;
 };
 
-// What is known of a call before its attributes: types of all tensors, and the lengths of lists.
+// A call before its attributes are known: types of all tensors, and the lengths of lists.
 struct Given {
   std::vector<GivenType> types;
   std::vector<int> counts;  // of each declared input

@@ -27,7 +27,7 @@ MOST_LINES = 1500
 
 @pytest.fixture(scope="module")
 def described(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """What the adapter says of all ops."""
+    """The adapter's description of all ops."""
     program = tmp_path_factory.mktemp("torch") / "schemas"
     objects = sorted(ROOT.glob("build/kernels/*/*_op.o"))
     command = [
@@ -97,7 +97,7 @@ def test_it_has_no_more_lines_than_it_may() -> None:
 
 
 def imported(missing: str, program: str) -> str:
-    """What a program prints where a package is not installed."""
+    """The output of a program where a package is not installed."""
     text = f"import sys\nsys.modules[{missing!r}] = None\n{program}"
     done = subprocess.run(
         [sys.executable, "-c", text],

@@ -170,6 +170,7 @@ BY_PATH: list[tuple[str, list[str]]] = [
     (r"python/metal_ops/occupancy", ["tests/test_occupancy.py", "tests/test_ray_march.py", *NERF[-3:-1]]),
     (r"python/metal_ops/device", ["tests/device/test_loading.py", *ON_DEVICE]),
     (r"python/metal_ops/build/", ["tests/metal_kernels/test_build.py", "tests/test_portability.py"]),
+    (r"(kernels|python/metal_ops)/torch/", ["tests/adapter/test_torch_declarations.py"]),
     (r"python/metal_ops/_library", ["tests/test_import.py", "tests/test_simd.py", "tests/test_package.py"]),
     (r"python/metal_ops/", ["tests/test_import.py", "tests/test_package.py", "tests/test_arguments.py",
                             "tests/nerf/test_program.py", "tests/device/test_loading.py"]),

@@ -31,5 +31,26 @@ _registered.register()
 
 from metal_ops.grid import HashGrid  # noqa: E402
 from metal_ops.torch import ops  # noqa: E402
+from metal_ops.torch.modules import (  # noqa: E402
+    Frequency,
+    FusedMLP,
+    HashEncoding,
+    NetworkWithInputEncoding,
+    SphericalHarmonics,
+)
+from metal_ops.torch.rendering import (  # noqa: E402
+    accumulate_along_rays,
+    distortion,
+    exclusive_prod,
+    exclusive_sum,
+    inclusive_prod,
+    inclusive_sum,
+    pack_info,
+    render_weight_from_density,
+    volume_render,
+)
 
-__all__ = ["HashGrid", "ops"]
+__all__ = ["Frequency", "FusedMLP", "HashEncoding", "HashGrid", "NetworkWithInputEncoding"]
+__all__ += ["SphericalHarmonics", "accumulate_along_rays", "distortion", "exclusive_prod"]
+__all__ += ["exclusive_sum", "inclusive_prod", "inclusive_sum", "ops", "pack_info"]
+__all__ += ["render_weight_from_density", "volume_render"]

@@ -1,5 +1,5 @@
-"""What PyTorch asks of an op beside its kernel: shapes of tensors without memory, and gradients. All of it follows from
-the op's declaration."""
+"""The parts of an op beside its kernel: shapes of tensors without memory, and gradients. All of it follows from the
+op's declaration."""
 
 from __future__ import annotations
 
@@ -39,40 +39,43 @@ def _overload(op: Op) -> Any:
 # ---- shapes ---------------------------------------------------------------------------------------------------------
 
 
-FIRST_SYMBOL = -1000  # numbers near 0 mean something else in checks of shapes
+# The number that stands for a size that is a symbol, and the distance of the next one. Below 0 a size is not known, and
+# near 0 numbers mean something else in checks of shapes. The others are no sizes that programs have.
+UNKNOWN = (-1000, -1)
+STANDS_FOR = ((1_000_003, 2), (3_000_017, 14))
 
 
 class _Sizes:
-    """Sizes as the library reads them: a size that is a symbol has a number below 0, for not known, that says which.
+    """Sizes as the library reads them. standing: as above; None: symbols are their values, for which the program is
+    compiled then."""
 
-    is_fixed: symbols are their values, and what is compiled is for these.
-    """
-
-    def __init__(self, is_fixed: bool) -> None:
-        self.is_fixed = is_fixed
-        self.symbols: list[Any] = []
+    def __init__(self, standing: tuple[int, int] | None) -> None:
+        self.standing = standing
+        self.symbols: dict[int, Any] = {}
 
     def text(self, shape: Sequence[Any]) -> str:
         return ",".join(str(self.number(size)) for size in shape)
 
     def number(self, size: Any) -> int:
-        if isinstance(size, int) or self.is_fixed:
+        if isinstance(size, int) or self.standing is None:
             return int(size)
-        for i, known in enumerate(self.symbols):
+        for number, known in self.symbols.items():
             if str(known) == str(size):
-                return FIRST_SYMBOL - i
-        self.symbols.append(size)
-        return FIRST_SYMBOL + 1 - len(self.symbols)
+                return number
+        first, distance = self.standing
+        number = first + distance * len(self.symbols)
+        self.symbols[number] = size
+        return number
 
     def size(self, number: int) -> Any:
-        return self.symbols[FIRST_SYMBOL - number] if number <= FIRST_SYMBOL else number
+        return self.symbols.get(number, number)
 
 
 def _fake(op: Op) -> Callable[..., Any]:
     def fake(*args: Any, **attrs: Any) -> Any:
-        shapes = _shapes(op, args, attrs, is_fixed=False)
+        shapes = _shapes(op, args, attrs, UNKNOWN)
         if any(shape is None for _, shape in shapes):
-            shapes = _shapes(op, args, attrs, is_fixed=True)
+            shapes = _tried(op, args, attrs) or _shapes(op, args, attrs, None)
         device = _first_tensor(args).device
         outputs = []
         for dtype, shape in shapes:
@@ -84,11 +87,28 @@ def _fake(op: Op) -> Callable[..., Any]:
     return fake
 
 
+Shapes = list[tuple[str, list[Any] | None]]
+
+
+def _tried(op: Op, args: Sequence[Any], attrs: dict[str, Any]) -> Shapes | None:
+    """Shapes that are found by trying two numbers for each symbol: sizes that follow one of them both times are it, and
+    sizes that are the same both times are no symbol's. None: there are others."""
+    try:
+        first, second = (_shapes(op, args, attrs, standing) for standing in STANDS_FOR)
+    except ValueError:
+        return None
+    same = all(
+        a is not None and b is not None and [str(size) for size in a] == [str(size) for size in b]
+        for (_, a), (_, b) in zip(first, second, strict=True)
+    )
+    return first if same else None
+
+
 def _shapes(
-    op: Op, args: Sequence[Any], attrs: dict[str, Any], is_fixed: bool
-) -> list[tuple[str, list[Any] | None]]:
+    op: Op, args: Sequence[Any], attrs: dict[str, Any], standing: tuple[int, int] | None
+) -> Shapes:
     """Dtype and shape of each output; None: the shape does not follow from symbols."""
-    sizes = _Sizes(is_fixed)
+    sizes = _Sizes(standing)
     lines = []
     device = _first_tensor(args).device.type
     for given, value in zip(op.inputs, args, strict=True):

@@ -4,7 +4,7 @@ kernel with nothing of Python between."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -29,6 +29,11 @@ def _function(op: _declared.Op) -> Callable[..., Any]:
     function.__module__ = __name__
     function.__doc__ = op.schema
     return function
+
+
+if TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Callable[..., Any]: ...
 
 
 __all__ = [op.name for op in _declared.ops().values()]

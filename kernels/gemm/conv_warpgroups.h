@@ -1,5 +1,5 @@
 // Convolutions of images NHWC by warpgroup products: see conv_warpgroups.metal.h. GPUs whose matrix unit reads
-// threadgroup memory take them, and what METAL_OPS_GEMM=warpgroups asks for them.
+// threadgroup memory take them, and METAL_OPS_GEMM=warpgroups asks for them.
 
 #ifndef METAL_OPS_KERNELS_GEMM_CONV_WARPGROUPS_H_
 #define METAL_OPS_KERNELS_GEMM_CONV_WARPGROUPS_H_

@@ -164,6 +164,7 @@ def test_a_dtype_of_each_kind_where_another_test_has_all() -> None:
     found = taken(items("test_a", marker="device", dtype=dtypes, op=["a", "b"]), "default")
     kinds = {(case["op"], suites.KIND_OF.get(case["dtype"], case["dtype"])) for case in found}
     assert len(found) == len(kinds) == 2 * 6
+    assert suites.kind_of(["int8"]) == ["int8"]  # a parameter of several, which has no kind
     assert len(taken(items("test_a", marker="device", dtype=dtypes), "all")) == 8
     # Lists of dtypes, which one case loops over, are values of their own.
     assert len(taken(items("test_a", marker="device", dtypes=[["int8"], ["bool"]]), "default")) == 2

@@ -114,7 +114,7 @@ def test_dtypes_are_those_of_the_kernels():
 
 
 def measured_here() -> dict:
-    """What ask_device("errors") gives, by a process that need not import TensorFlow."""
+    """The figures of ask_device("errors"), by a fork."""
     return Process("-m", "tools.reference.device_facts", "errors").result()
 
 

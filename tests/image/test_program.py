@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import re
-import signal
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +18,7 @@ from metal_ops.image.config import ModelConfig, TrainConfig
 from metal_ops.image.picture import Picture, drawn, load
 from metal_ops.image.train import ImageFit
 from metal_ops.programs import checkpoint, fitting
+from tests.interrupts import interrupt
 
 SIZES = "--levels 8 --log2-hashmap-size 12 --neurons 16 --hidden-layers 1 --batch 2048".split()
 
@@ -100,14 +100,7 @@ def test_goes_on_bit_by_bit(tmp_path):
 
 
 def test_ctrl_c_leaves_everything_and_resume(photo, tmp_path, monkeypatch, capsys):
-    step = ImageFit.train_step
-
-    def interrupted(self):
-        if self.step == 2:
-            signal.raise_signal(signal.SIGINT)
-        return step(self)
-
-    monkeypatch.setattr(ImageFit, "train_step", interrupted)
+    interrupt(ImageFit, monkeypatch)
     folder = tmp_path / "a"
     assert image("fit", photo, *SIZES, "--steps", 1000, "-o", folder) == 130
     assert "Stopped; writing the checkpoint" in capsys.readouterr().out

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import re
-import signal
 import sys
 from contextlib import redirect_stdout
 from pathlib import Path
@@ -21,6 +20,7 @@ from metal_ops.lm.config import ModelConfig, TrainConfig
 from metal_ops.lm.model import Transformer
 from metal_ops.programs import checkpoint
 from metal_ops.programs.records import take_state
+from tests.interrupts import interrupt
 from tests.lm.files import random_model, write_gguf, write_safetensors
 from tests.processes import Process
 
@@ -192,14 +192,7 @@ def test_one_trained_beside_floats_fits_beside_codes(place, tmp_path, capfd):
 
 
 def test_ctrl_c_leaves_an_adapter(place, tmp_path, monkeypatch):
-    step = AdapterTrainer.train_step
-
-    def interrupted(self):
-        if self.step == 2:
-            signal.raise_signal(signal.SIGINT)
-        return step(self)
-
-    monkeypatch.setattr(AdapterTrainer, "train_step", interrupted)
+    interrupt(AdapterTrainer, monkeypatch)
     options = ["--data", place / "second.txt", "--runs", tmp_path, "--name", "a", "--steps", 1000]
     assert lm("train", "--adapters", place / "runs" / "base", *options) == 130
     assert json.loads((tmp_path / "a" / "metrics.json").read_text())["steps"] == 3

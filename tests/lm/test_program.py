@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import re
-import signal
 import sys
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from metal_ops import cli
 from metal_ops.lm import text
 from metal_ops.lm.run import stream
 from metal_ops.lm.train import Trainer
+from tests.interrupts import interrupt
 from tests.suites import at_depth
 
 SIZES = "--width 16 --layers 1 --heads 2 --kv-heads 1 --hidden 16 --context 32 --batch 2".split()
@@ -88,14 +88,7 @@ def test_resume(finished, book, tmp_path):
 
 
 def test_ctrl_c_leaves_everything(book, tmp_path, monkeypatch, capsys):
-    step = Trainer.train_step
-
-    def interrupted(self):
-        if self.step == 2:
-            signal.raise_signal(signal.SIGINT)
-        return step(self)
-
-    monkeypatch.setattr(Trainer, "train_step", interrupted)
+    interrupt(Trainer, monkeypatch)
     options = ["--data", book, "--runs", tmp_path, "--name", "a", "--steps", 1000]
     assert lm("train", *SIZES, *options) == 130
     assert "Stopped; writing the checkpoint" in capsys.readouterr().out

@@ -26,7 +26,7 @@ ADD = "#include <metal_stdlib>\nkernel void {name}(device float* x, uint i [[thr
 
 @pytest.fixture(scope="module")
 def cache(tmp_path_factory) -> Path:
-    """Of these tests: with the precompiled metal_stdlib, which takes longer than their kernels."""
+    """A cache, in which the first test leaves the precompiled metal_stdlib."""
     return tmp_path_factory.mktemp("cache")
 
 

@@ -30,6 +30,7 @@ from metal_ops.nerf.train import Trainer
 from metal_ops.programs import checkpoint
 from metal_ops.programs.command import whole
 from metal_ops.programs.errors import ProgramError
+from tests.interrupts import interrupt
 from tests.processes import Process
 
 from . import scenes_on_disk as disk
@@ -335,14 +336,7 @@ def test_an_existing_run_is_not_replaced(finished, capsys):
 
 def test_ctrl_c_leaves_a_checkpoint_and_pictures(tmp_path, monkeypatch, capsys):
     """In the middle of training: exit code 130, and a run that can be resumed."""
-    step = Trainer.train_step
-
-    def interrupted(self):
-        if self.step == 2:
-            signal.raise_signal(signal.SIGINT)
-        return step(self)
-
-    monkeypatch.setattr(Trainer, "train_step", interrupted)
+    interrupt(Trainer, monkeypatch)
     options = ["--seconds", 100, "--runs", tmp_path, "--name", "run"]
     assert nerf("train", *OPTIONS, *options) == 130
     said = capsys.readouterr().out

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import signal
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +21,7 @@ from metal_ops.sdf.mesh import Mesh
 from metal_ops.sdf.model import DistanceField
 from metal_ops.sdf.pictures import by_differences, traced
 from metal_ops.sdf.train import SdfFit
+from tests.interrupts import interrupt
 
 MODEL = dict(n_levels=4, log2_hashmap_size=12, finest_resolution=32, n_neurons=16)
 SIZES = "--levels 4 --log2-hashmap-size 12 --finest-resolution 32 --neurons 16 --batch 1024 --samples 2048".split()
@@ -203,14 +203,7 @@ def test_goes_on_bit_by_bit(tmp_path):
 
 
 def test_ctrl_c_leaves_everything_and_resume(ball, tmp_path, monkeypatch, capsys):
-    step = SdfFit.train_step
-
-    def interrupted(self):
-        if self.step == 2:
-            signal.raise_signal(signal.SIGINT)
-        return step(self)
-
-    monkeypatch.setattr(SdfFit, "train_step", interrupted)
+    interrupt(SdfFit, monkeypatch)
     folder = tmp_path / "a"
     assert sdf("train", ball, *SIZES, "--steps", 1000, "-o", folder) == 130
     assert "Stopped; writing the checkpoint" in capsys.readouterr().out

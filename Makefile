@@ -184,8 +184,8 @@ test-release: build metal | $(VENV)/test.stamp  ## Run the tests that a release 
 test-ops test-shaders test-release:
 	@$(PYTEST) -m '$(MARKED)' $(ARGS) $$($(CHOOSE) files '$(MARKED)')
 
-# The shaders of kernels/ and device/ under HOSTMETAL_CHECK=race,init,barrier. What all parts call is compiled first, which
-# later parts find in the cache; a few calls have theirs compiled one by one.
+# The shaders of kernels/ and device/ under HOSTMETAL_CHECK=race,init,barrier. Most kernels are compiled first, some dozen at
+# a time, and later parts find them in the cache.
 test-checks: build metal | $(VENV)/test.stamp  ## Look for races and the like in the shaders, with small arguments (SHARD=2/4: the second of four parts)
 	@$(if $(findstring --sample,$(ARGS)),,$(PY) -m tools.checks.ahead &&) $(PY) -m tools.checks $(if $(SHARD),--shard $(SHARD)) $(ARGS)
 

@@ -1,7 +1,7 @@
 """Thirty kernels whose threads share memory, for tools/faults: each with the result that it has to give.
 
 All take the arguments of check_cases.py and run as two threadgroups of 64 threads. Their numbers are whole, so that
-sums have no order.
+sums are the same in any order.
 """
 
 from __future__ import annotations

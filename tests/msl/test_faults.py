@@ -57,7 +57,7 @@ def test_a_sample_is_as_recorded():
 
 
 def test_the_record():
-    """Of this seed's faults; enough of them are told of at their lines, and the page has the same table."""
+    """The record has this seed's faults; enough of them are told of at their lines, and the page has the same table."""
     rows = recorded()
     keys = ("kernel", "kind", "line", "was", "now")
     assert [[row[k] for k in keys] for row in rows] == [

@@ -3,6 +3,8 @@
 python -m tools.checks                 all of them
 python -m tools.checks --shard 2/4     the second of four parts
 python -m tools.checks --only Conv2D   calls with this in their names
+python -m tools.checks --record        and writes docs/checked_shaders.jsonl
+python -m tools.checks --sample        a few calls, as CI makes them
 """
 
 from __future__ import annotations
@@ -22,10 +24,13 @@ from pathlib import Path
 from typing import Any
 
 WORDS = "race,init,barrier"
+
+SAMPLE = r"^(Cholesky|Cumsum|L2Loss|Softmax|TopKV2) T=float32( \w+=\w+)*$"
 if not os.environ.get("HOSTMETAL_CHECK"):
     os.environ["HOSTMETAL_CHECK"] = WORDS
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
+from tools.checks import functions  # noqa: E402
 
 REPORT = re.compile(r"^\[[^\]]+\] (?:race|init|barrier|bounds|alias|and \d+ more).*", re.M)
 
@@ -63,7 +68,11 @@ def main() -> int:
     )
     parser.add_argument("--shard", default="1/1", help="2/4: the second of four parts")
     parser.add_argument("--only", help="a pattern of calls' names")
-    parser.add_argument("--reached", type=Path, help="a file for what each call launches")
+    parser.add_argument("--sample", action="store_const", const=SAMPLE, dest="only")
+    parser.add_argument("--record", action="store_true", help=f"write {functions.RECORD.name}")
+    parser.add_argument(
+        "--reached", type=Path, help="a file for the kernels that each call launches first"
+    )
     args = parser.parse_args()
     number, _, count = args.shard.partition("/")
 
@@ -94,7 +103,7 @@ def main() -> int:
                     call()
                 device.synchronize()
             except Exception as error:
-                # Ops need not take the other shapes.
+                # Some ops refuse the other shapes.
                 refused = bool(re.search(r" \d$", name)) and not REPORT.search(str(error))
                 failed = "" if refused else f"{name}: {type(error).__name__}: {error}"
                 device.clear_error()
@@ -118,6 +127,8 @@ def main() -> int:
                 args.reached.write_text(json.dumps(reached))
             print(f"{time.monotonic() - begun:7.2f} s {name}", flush=True)
     print(f"checks: {n_calls} calls, {len(wrong)} findings, {time.monotonic() - start:.0f} s")
+    if args.record:
+        functions.record(functions.reached_by(kernels for kernels in reached.values()))
     return bool(wrong)
 
 

@@ -34,7 +34,7 @@ def every(device_kernels: dict[str, list[Any]]) -> Iterator[Call]:
 
 
 INSIDE = "METAL_OPS_TEST_DEVICE_PROCESS"  # tests/metal_kernels/on_device/conftest.py
-# Test files of the device whose first cases have shapes that these calls have not.
+# Test files of the device, whose first cases have more shapes.
 TESTS = ("elementwise", "nn", "ops", "rnn", "sequences", "signals", "sort", "sparse", "volumes")
 
 

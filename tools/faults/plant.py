@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-# Of each kind that is drawn, at most.
+# The most of each kind that is drawn.
 DRAWN = {
     "off by one": 24,
     "no value": 24,

@@ -29,7 +29,7 @@ PER_MODULE = 40
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a fault did.
+    """The effect of a fault.
 
     Attributes:
       wrong: whether an order of threads gives another result than the kernel without the fault.
@@ -45,7 +45,7 @@ class Outcome:
 
 
 def numbers() -> np.ndarray:
-    """The kernels' input: whole numbers, whose sums have no order."""
+    """The kernels' input: whole numbers, whose sums are the same in any order."""
     return np.random.default_rng(5).integers(1, 17, 128).astype(np.float32)
 
 

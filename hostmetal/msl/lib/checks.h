@@ -538,6 +538,7 @@ MSL_HIDDEN void* _msl_access(void* pointer, unsigned long size, unsigned kind,
   const unsigned me = g->current;
   if (Init* n = s->init) {
     n->is_device = to.space == kDevice, n->is_write = access == kWrite;
+    n->is_atomic = is_atomic(access);
     n->last = to, n->last_place = place;
   }
   if (s->on(METALLIB_CHECK_INIT)) {

@@ -16,7 +16,7 @@ __attribute__((visibility("hidden"))) char _msl_never_written[4096];
 
 namespace checks {
 
-// What the pass expects: shadows of arguments and of the result, and more.
+// As the pass has it: shadows of arguments and of the result, and more.
 struct Context {
   unsigned long arguments[100], result[100], variadic[100], variadic_origin[100], overflow;
   unsigned origins[200], result_origin, used;
@@ -38,9 +38,9 @@ struct Origin {
   unsigned group, thread;
 };
 
-// Of a launch; memory of its own.
+// The state of a launch, in memory of its own.
 struct Init {
-  unsigned long bytes;  // of all of this
+  unsigned long bytes;  // of this and the shadows behind it
   unsigned long own_bytes;
   char *own, *own_origins;  // of the group's scratch
   unsigned n_origins;
@@ -57,7 +57,7 @@ struct Init {
   char stored[kScratch], stored_origins[kScratch];
   char loaded[kScratch], loaded_origins[kScratch];
   // The last access.
-  bool is_device, is_write;
+  bool is_device, is_write, is_atomic;
   Target last;
   Place* last_place;
 };
@@ -177,7 +177,7 @@ bool is_never(const char* address) {
   return address >= _msl_never_written && address < _msl_never_written + sizeof _msl_never_written;
 }
 
-// Of bytes that have a shadow; {nullptr, nullptr} where none have.
+// The shadow of some bytes; {nullptr, nullptr} where they have none.
 Shadows own_shadow(State& s, char* address, unsigned long size) {
   Init& n = *s.init;
   const unsigned long at = address - s.own_begin;
@@ -221,7 +221,8 @@ Shadows to_load(char* address, unsigned long size) {
     fill_origins(n.loaded_origins, size, origin);
     return {ones, n.loaded_origins};
   }
-  for (unsigned i = 0; i < s->out->n_fresh; ++i) {
+  // Atomic counters begin at the zeros that Metal has new buffers hold.
+  for (unsigned i = 0; i < s->out->n_fresh && !(known && n.is_atomic); ++i) {
     const metallib_fresh& fresh = s->out->fresh[i];
     const unsigned long at = address - fresh.address;
     if (at >= fresh.length) continue;
@@ -290,7 +291,9 @@ void copy_shadow(char* to, char* from, unsigned long size) {
     return checks::to_store(p, size);                                        \
   }
 MSL_SHADOW(1)
-MSL_SHADOW(2) MSL_SHADOW(4) MSL_SHADOW(8)
+MSL_SHADOW(2)
+MSL_SHADOW(4)
+MSL_SHADOW(8)
 #undef MSL_SHADOW
 
     MSL_HIDDEN checks::Shadows __msan_metadata_ptr_for_load_n(char* p, unsigned long size) {

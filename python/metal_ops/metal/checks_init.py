@@ -57,7 +57,7 @@ def in_text(text: str) -> bool:
 
 
 def never_written(text: str) -> str:
-    """The front end's IR, whose variables without an initialiser begin as what was never written."""
+    """The front end's IR, whose variables without an initialiser begin as values that were never written."""
     found = _NODE.search(text)
     if not found:
         return text
@@ -102,7 +102,7 @@ def marked(text: str) -> str:
 
 
 def instrument(text: str, place: Callable[[str], str]) -> str:
-    """What the pass made, with places of the source in its calls."""
+    """The result of the pass, with places of the source in its calls."""
     lines = text.split("\n")
     for number, line in enumerate(lines):
         if "@__msan_" not in line:

@@ -73,6 +73,7 @@ RAW = {
         ["embeddings", "F = 1, 2, 4 or 8", f"[{ROWS}, 3]"],
     ),
     "offsets of rank 2": (dict(hashmap_offsets=GRID.offsets[None]), ["hashmap_offsets", "[L + 1]", "[1, 3]"]),
+    "no offset": (dict(hashmap_offsets=[]), ["hashmap_offsets", "[L + 1]", "[0]"]),
     "no level": (dict(hashmap_offsets=[0]), ["hashmap_offsets", "L = 1 to 32", "[1]"]),
     "33 levels": (dict(hashmap_offsets=np.arange(34)), ["hashmap_offsets", "L = 1 to 32", "[34]"]),
     "offsets below 0": (dict(hashmap_offsets=[-8, 64, 128]), ["hashmap_offsets", "-8"]),

@@ -23,6 +23,8 @@ pytestmark = pytest.mark.ops
 RECORD = ROOT / "tests/torch/declarations.txt"
 FOLDERS = (ROOT / "kernels/torch", ROOT / "python/metal_ops/torch")
 MOST_LINES = 1500
+# Written with the ops, as anyone's modules are.
+ABOVE_THE_ADAPTER = {"modules.py", "rendering.py"}
 
 
 @pytest.fixture(scope="module")
@@ -92,8 +94,15 @@ def test_a_rule_that_is_not_one_is_refused(text: str) -> None:
 
 
 def test_it_has_no_more_lines_than_it_may() -> None:
-    files = [path for folder in FOLDERS for path in folder.iterdir() if path.is_file()]
-    assert files and sum(len(path.read_text().splitlines()) for path in files) <= MOST_LINES
+    files = [
+        path
+        for folder in FOLDERS
+        for path in folder.iterdir()
+        if path.suffix in (".cc", ".h", ".py") and path.name not in ABOVE_THE_ADAPTER
+    ]
+    assert (
+        len(files) > 6 and sum(len(path.read_text().splitlines()) for path in files) <= MOST_LINES
+    )
 
 
 def imported(missing: str, program: str) -> str:

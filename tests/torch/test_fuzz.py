@@ -47,7 +47,9 @@ def changed(chance: random.Random, tensor: torch.Tensor) -> torch.Tensor:
     if kind == 5 and tensor.dim() > 0:
         return torch.cat([tensor, tensor], chance.randrange(tensor.dim()))
     if kind == 6 and not tensor.is_floating_point() and tensor.dtype != torch.bool:
-        other = torch.tensor(chance.choice(INTEGERS))
+        # The size of a result may follow from a scalar: a large one is memory that this machine does not have.
+        most = 2**20 if tensor.dim() == 0 else 2**63
+        other = torch.tensor(chance.choice([n for n in INTEGERS if n < most]))
         flat = tensor.clone().flatten()
         if len(flat):
             flat[chance.randrange(len(flat))] = other.to(tensor.dtype)

@@ -17,6 +17,8 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from tools.mutation import rooms
+
 SWAPS = {
     "relational": {
         "<": ("<=", ">="), "<=": ("<", ">"), ">": (">=", "<="), ">=": (">", "<"), "==": ("!=",), "!=": ("==",),
@@ -201,8 +203,11 @@ def _lines(root: Path, room: str, patterns: list[str]) -> Iterator[list[Mutant]]
     """Every line of a room that can be broken: all that can be done to it."""
     seen: Counter[str] = Counter()  # lines that are the same, with the same neighbours
     for path in sorted({p for pattern in patterns for p in root.glob(pattern) if p.is_file()}):
+        name = str(path.relative_to(root))
+        if name.startswith(rooms.ELSEWHERE):
+            continue
         text, found = changes(path)
-        name, lines, starts = str(path.relative_to(root)), text.splitlines(), _offsets(text)
+        lines, starts = text.splitlines(), _offsets(text)
         by_line: dict[int, list[Change]] = {}
         for change in found:
             by_line.setdefault(text.count("\n", 0, change[1]), []).append(change)

@@ -18,6 +18,9 @@ ROOMS: dict[str, tuple[list[str], int]] = {
     "Python": (["python/metal_ops/**/*.py"], 35),
 }
 
+# Built and tested in PyTorch's environment, by `make test-torch`: no mistakes are planted there.
+ELSEWHERE = ("kernels/torch/", "python/metal_ops/torch/")
+
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = "python/metal_ops"
 # The library that an object file is linked into, by its folder.

@@ -124,7 +124,8 @@ class Launcher {
   // For each query; the gradients begin with them.
   Status Means(Encoder& encoder) {
     if (four_.warpgroups) {
-      return encoder.Launch({"attention_warpgroups_means", type(), four_.name},
+      const char* const size = four_.size == 64 ? "64" : "128";
+      return encoder.Launch({"attention_warpgroups_means", type(), size},
                             Grid(padded_queries() * four_.size / 8, p_.heads, p_.batch),
                             {{"outputs", call_.in(kOutputs)},
                              {"d_outputs", call_.in(kGradients)},

@@ -302,15 +302,15 @@ template <typename T, int kSize, int kKeys, int kStages, int kTogether>
 }
 
 #define INSTANTIATE_SIZE(T, name, size, of_keys, of_queries)                                      \
-  INSTANTIATE_KERNEL("attention_warpgroups_means_" #T "_" #name, attention_warpgroups_means, T,   \
-                     size)                                                                        \
   INSTANTIATE_KERNEL("attention_warpgroups_d_kv_" #T "_" #name, attention_warpgroups_d_kv, T,     \
                      size, of_keys)                                                               \
   INSTANTIATE_KERNEL("attention_warpgroups_d_q_" #T "_" #name, attention_warpgroups_d_q, T, size, \
                      of_queries)
-#define INSTANTIATE(T)                                                               \
-  INSTANTIATE_SIZE(T, 64, 64, ATTENTION_GRADIENT_KV_64, ATTENTION_GRADIENT_Q_64)     \
-  INSTANTIATE_SIZE(T, 128, 128, ATTENTION_GRADIENT_KV_128, ATTENTION_GRADIENT_Q_128) \
+#define INSTANTIATE(T)                                                                            \
+  INSTANTIATE_KERNEL("attention_warpgroups_means_" #T "_64", attention_warpgroups_means, T, 64)   \
+  INSTANTIATE_KERNEL("attention_warpgroups_means_" #T "_128", attention_warpgroups_means, T, 128) \
+  INSTANTIATE_SIZE(T, 64, 64, ATTENTION_GRADIENT_KV_64, ATTENTION_GRADIENT_Q_64)                  \
+  INSTANTIATE_SIZE(T, 128, 128, ATTENTION_GRADIENT_KV_128, ATTENTION_GRADIENT_Q_128)              \
   INSTANTIATE_SIZE(T, 0, 64, ATTENTION_GRADIENT_KV_SMALL, ATTENTION_GRADIENT_Q_SMALL)
 INSTANTIATE(half)
 IF_BFLOAT(INSTANTIATE(bfloat))

@@ -60,21 +60,21 @@ struct GemmWarpgroups {
     using Product = WarpgroupProduct<T, kRows, kColumns, kWarpgroupDepth, !kTurnedA, kTurnedB>;
     constexpr int kLinesA = kTurnedA ? kWarpgroupDepth : kRows;
     constexpr int kLinesB = kTurnedB ? kColumns : kWarpgroupDepth;
-    GemmTileCopy<kLinesA, kTurnedA ? kRows : kWarpgroupDepth, kThreads, kTurnedA, T,
-                 typename Product::A>
-        of_a(place.a, kTurnedA ? 0 : place.row, kTurnedA ? place.row : 0, thread_);
-    GemmTileCopy<kLinesB, kTurnedB ? kWarpgroupDepth : kColumns, kThreads, !kTurnedB, T,
-                 typename Product::B>
-        of_b(place.b, kTurnedB ? place.column : 0, kTurnedB ? 0 : place.column, thread_);
+    using CopyA = GemmTileCopy<kLinesA, kTurnedA ? kRows : kWarpgroupDepth, kThreads, kTurnedA, T,
+                               typename Product::A>;
+    using CopyB = GemmTileCopy<kLinesB, kTurnedB ? kWarpgroupDepth : kColumns, kThreads, !kTurnedB,
+                               T, typename Product::B>;
     struct Copies {
-      decltype(of_a) a;
-      decltype(of_b) b;
+      CopyA a;
+      CopyB b;
       ROWS_INLINE void next(threadgroup T* a_to, threadgroup T* b_to) thread {
         a.next(a_to);
         b.next(b_to);
       }
     };
-    Copies copies = {of_a, of_b};
+    Copies copies = {
+        CopyA(place.a, kTurnedA ? 0 : place.row, kTurnedA ? place.row : 0, thread_),
+        CopyB(place.b, kTurnedB ? place.column : 0, kTurnedB ? 0 : place.column, thread_)};
     multiply<Product>(copies, int((place.terms + kWarpgroupDepth - 1) / kWarpgroupDepth), memory,
                       simdgroup, sums, lane);
   }

@@ -88,7 +88,8 @@ def test_the_default_budget_is_that_of_make_nerf():
 
 def test_it_says_the_scene_and_last_where_the_pictures_are(said_by_finished):
     folder, said = said_by_finished
-    first, *_, last = said.strip().splitlines()
+    reading, first, *_, last = said.strip().splitlines()
+    assert reading == "Reading the scene."
     assert first == "Scene still_life: 12 training and 3 held-out views of 32x32 pixels."
     assert str(folder / "comparison.png") in last
 

@@ -41,7 +41,7 @@ def tests_of(module: ModuleType, leave_out: Iterable[str] = ()) -> type:
 def guarding(ops: Iterable[str], refused: Iterable[str] = ()) -> Any:
     """A fixture: these ops fail unless they run on the device, and so does a test in which none of them runs.
 
-    `refused` names tests, or cases of them, in which none may run: their calls are refused before, or no op is part of them.
+    `refused` names tests, or cases of them, in which none may run: calls are refused before, or no op is part of them.
     """
 
     @pytest.fixture

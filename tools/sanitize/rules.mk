@@ -34,6 +34,8 @@ $(call asan_objects,$(wildcard kernels/*/*_simd.cc)): SANITIZE_address += -fno-s
 # Code for AVX-512 alone, LookupDot, or for its products of bytes, ByteDot, is compiled for these as well: all of
 # Highway's targets are off but bits 8, or 7, and 61. tools/sanitize/run.sh says which of both runs.
 ifeq ($(shell uname -m),x86_64)
+# The choice between instruction sets knows those of all files.
+$(call asan_objects,kernels/simd/simd_target_simd.cc): ASAN_TARGETS :=
 $(call asan_objects,kernels/quantized_matmul/quantized_matmul_simd.cc): ASAN_TARGETS := -DHWY_DISABLED_TARGETS=0x1FFFFFFFFFFFFEFF
 $(call asan_objects,kernels/quantized_matmul/dynamic_matmul_simd.cc): ASAN_TARGETS := -DHWY_DISABLED_TARGETS=0x1FFFFFFFFFFFFF7F
 endif

@@ -10,6 +10,8 @@
 #include <string.h>
 
 #include <algorithm>
+#include <fstream>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -125,6 +127,32 @@ inline float TwoByteValue(bool half, uint16_t bits) {
   float value;
   memcpy(&value, &wide, 4);
   return value;
+}
+
+// The bits of a half, which is rounded, or of a bfloat, which is cut off.
+inline uint16_t TwoByteBits(bool half, float value) {
+  if (half) {
+    const _Float16 rounded = _Float16(value);
+    uint16_t bits;
+    memcpy(&bits, &rounded, 2);
+    return bits;
+  }
+  uint32_t wide;
+  memcpy(&wide, &value, 4);
+  return uint16_t(wide >> 16);
+}
+
+// The words of each line of a file that is neither empty nor a comment.
+template <typename Run>
+void ForEachLine(const char* path, const Run& run) {
+  std::ifstream file(path);
+  for (std::string text; std::getline(file, text);) {
+    if (text.empty() || text[0] == '#') continue;
+    std::istringstream words(text);
+    @autoreleasepool {
+      run(words);
+    }
+  }
 }
 
 // The norm of the difference, by that of `expected`.

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <fstream>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -156,14 +155,7 @@ class Bench {
     for (uint16_t& to : host_) {
       state = state * 1664525u + 1013904223u;
       const float value = float(state >> 8) * (4.0f / (1 << 24)) - 2.0f;
-      if (is_half_) {
-        const _Float16 half = _Float16(value);
-        memcpy(&to, &half, 2);
-      } else {
-        uint32_t bits;
-        memcpy(&bits, &value, 4);
-        to = uint16_t(bits >> 16);
-      }
+      to = metal_ops::TwoByteBits(is_half_, value);
     }
     [pool_ release];
     pool_ = Private(2 * elements);
@@ -240,18 +232,13 @@ int main(int argc, char** argv) {
     }
     const auto [gpu, cpu] = metal_ops::Libraries(argv[1]);
     Bench bench(argc > 3 ? cpu : gpu);
-    std::ifstream spec(argv[2]);
-    for (std::string text; std::getline(spec, text);) {
-      if (text.empty() || text[0] == '#') continue;
-      std::istringstream words(text);
+    metal_ops::ForEachLine(argv[2], [&](std::istringstream& words) {
       Line line;
       words >> line.kind >> line.name >> line.type >> line.batch >> line.heads >> line.kv_heads >>
           line.queries >> line.keys >> line.size >> line.causal;
       for (int64_t number; words >> number;) line.numbers.push_back(number);
-      @autoreleasepool {
-        bench.Run(line);
-      }
-    }
+      bench.Run(line);
+    });
   }
   return 0;
 }

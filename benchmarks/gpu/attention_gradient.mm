@@ -207,14 +207,7 @@ class Bench {
     for (size_t i = 0; i < host_.size(); ++i) {
       state = state * 1664525u + 1013904223u;
       const float value = float(state >> 8) * (4.0f / (1 << 24)) - 2.0f;
-      if (is_half_) {
-        const _Float16 half = _Float16(value);
-        memcpy(&bits[i], &half, 2);
-      } else {
-        uint32_t wide;
-        memcpy(&wide, &value, 4);
-        bits[i] = uint16_t(wide >> 16);
-      }
+      bits[i] = metal_ops::TwoByteBits(is_half_, value);
       host_[i] = Value(bits[i]);
     }
     [pool_ release];

@@ -2,11 +2,9 @@
 // times, for the sizes and shaders that the lines of a file say. `convolution LIBRARY SPEC [cpu]`; convolution_spec.py
 // writes such files.
 #include <stdio.h>
-#include <string.h>
 
 #include <algorithm>
 #include <cmath>
-#include <fstream>
 #include <sstream>
 #include <string>
 #include <thread>
@@ -152,14 +150,7 @@ class Bench {
     for (size_t i = 0; i < bits.size(); ++i) {
       state_ = state_ * 1664525u + 1013904223u;
       const float value = float(state_ >> 8) * (2.0f / (1 << 24)) - 1.0f;
-      if (is_half_) {
-        const _Float16 half = _Float16(value);
-        memcpy(&bits[i], &half, 2);
-      } else {
-        uint32_t wide;
-        memcpy(&wide, &value, 4);
-        bits[i] = uint16_t(wide >> 16);
-      }
+      bits[i] = metal_ops::TwoByteBits(is_half_, value);
       host_[which][i] = Value(bits[i]);
     }
     [device_of_[which] release];
@@ -260,17 +251,12 @@ int main(int argc, char** argv) {
     }
     const auto [gpu, cpu] = metal_ops::Libraries(argv[1]);
     Bench bench(argc > 3 ? cpu : gpu);
-    std::ifstream spec(argv[2]);
-    for (std::string text; std::getline(spec, text);) {
-      if (text.empty() || text[0] == '#') continue;
-      std::istringstream words(text);
+    metal_ops::ForEachLine(argv[2], [&](std::istringstream& words) {
       Line l;
       words >> l.kind >> l.shader >> l.type >> l.n >> l.size >> l.channels >> l.filters >>
           l.window >> l.stride >> l.rows >> l.columns >> l.stages >> l.part;
-      @autoreleasepool {
-        bench.Run(l);
-      }
-    }
+      bench.Run(l);
+    });
   }
   return 0;
 }

@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include <algorithm>
-#include <fstream>
 #include <map>
 #include <sstream>
 #include <string>
@@ -301,23 +300,18 @@ int main(int argc, char** argv) {
     }
     const auto [gpu, cpu] = metal_ops::Libraries(argv[1]);
     Bench bench(argc > 3 ? cpu : gpu);
-    std::ifstream spec(argv[2]);
-    for (std::string text; std::getline(spec, text);) {
-      if (text.empty() || text[0] == '#') continue;
-      std::istringstream words(text);
+    metal_ops::ForEachLine(argv[2], [&](std::istringstream& words) {
       Line line;
       words >> line.kind >> line.name >> line.type >> line.m >> line.k >> line.n >> line.a_turned >>
           line.b_turned;
       for (int64_t number; words >> number;) line.numbers.push_back(number);
-      @autoreleasepool {
-        if (line.kind == "int4" || line.kind == "int8") {
-          Quantized(bench, line, line.kind == "int4" ? 4 : 8, 64);
-        } else {
-          Product(bench, line);
-        }
+      if (line.kind == "int4" || line.kind == "int8") {
+        Quantized(bench, line, line.kind == "int4" ? 4 : 8, 64);
+      } else {
+        Product(bench, line);
       }
       fflush(stdout);
-    }
+    });
   }
   return 0;
 }

@@ -73,4 +73,16 @@ inline Storage StorageOf(MTLResourceOptions options) {
 }
 @end
 
+// A resource whose memory is a buffer's: textures and tensors. Those of its facts that are its memory's.
+@interface HMPlaced : HMLabelled {
+ @public
+  HMBuffer* _memory;
+}
+- (id<MTLHeap>)heap;
+- (NSUInteger)heapOffset;
+- (MTLPurgeableState)setPurgeableState:(MTLPurgeableState)state;
+- (void)makeAliasable;
+- (BOOL)isAliasable;
+@end
+
 #endif  // HOSTMETAL_SRC_BUFFER_H_

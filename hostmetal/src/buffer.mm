@@ -155,3 +155,25 @@ bool hostmetal_fill(id<MTLBuffer> to, NSUInteger offset, uint8_t value, NSUInteg
 }
 
 @end
+
+@implementation HMPlaced
+- (void)dealloc {
+  [_memory release];
+  [super dealloc];
+}
+- (id<MTLHeap>)heap {
+  return [_memory heap];
+}
+- (NSUInteger)heapOffset {
+  return [_memory heapOffset];
+}
+- (MTLPurgeableState)setPurgeableState:(MTLPurgeableState)state {
+  return [_memory setPurgeableState:state];
+}
+- (void)makeAliasable {
+  [_memory makeAliasable];
+}
+- (BOOL)isAliasable {
+  return [_memory isAliasable];
+}
+@end

@@ -5,9 +5,8 @@
 #include "hostmetal/msl/metallib_abi.h"
 #include "hostmetal/src/buffer.h"
 
-@interface HMTensor : HMLabelled <MTLTensor> {
+@interface HMTensor : HMPlaced <MTLTensor> {
  @public
-  HMBuffer* _memory;
   metallib_tensor _described;
   MTLTensorUsage _usage;
   NSUInteger _offset;

@@ -240,10 +240,6 @@ MTLTensorExtents* Extents(uint32_t rank, const int64_t* values) {
   return {NSUInteger((bytes + kAlignment - 1) / kAlignment * kAlignment), kAlignment};
 }
 
-- (void)dealloc {
-  [_memory release];
-  [super dealloc];
-}
 - (id<MTLDevice>)device {
   return _memory->_device;
 }
@@ -357,21 +353,6 @@ MTLTensorExtents* Extents(uint32_t rank, const int64_t* values) {
 }
 - (MTLResourceOptions)resourceOptions {
   return [_memory resourceOptions];
-}
-- (id<MTLHeap>)heap {
-  return [_memory heap];
-}
-- (NSUInteger)heapOffset {
-  return [_memory heapOffset];
-}
-- (MTLPurgeableState)setPurgeableState:(MTLPurgeableState)state {
-  return [_memory setPurgeableState:state];
-}
-- (void)makeAliasable {
-  [_memory makeAliasable];
-}
-- (BOOL)isAliasable {
-  return [_memory isAliasable];
 }
 - (NSUInteger)allocatedSize {
   return _over ? 0 : [_memory allocatedSize];

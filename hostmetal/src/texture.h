@@ -29,10 +29,9 @@ struct HMPixels {
   size_t row_stride, image_stride;
 };
 
-@interface HMTexture : HMLabelled <MTLTexture> {
+@interface HMTexture : HMPlaced <MTLTexture> {
  @public
   HMDevice* _device;
-  HMBuffer* _memory;
   metallib_texture _layout;  // the kernels' view; never changed
   MTLTextureType _textureType;
   MTLPixelFormat _pixelFormat;

@@ -357,7 +357,6 @@ NSUInteger TextureBytes(MTLTextureDescriptor* descriptor) {
 
 - (void)dealloc {
   [_parent release];
-  [_memory release];
   [super dealloc];
 }
 - (NSString*)description {
@@ -455,21 +454,6 @@ NSUInteger TextureBytes(MTLTextureDescriptor* descriptor) {
 }
 - (NSUInteger)allocatedSize {
   return [_memory allocatedSize];
-}
-- (id<MTLHeap>)heap {
-  return [_memory heap];
-}
-- (NSUInteger)heapOffset {
-  return [_memory heapOffset];
-}
-- (MTLPurgeableState)setPurgeableState:(MTLPurgeableState)state {
-  return [_memory setPurgeableState:state];
-}
-- (void)makeAliasable {
-  [_memory makeAliasable];
-}
-- (BOOL)isAliasable {
-  return [_memory isAliasable];
 }
 
 - (BOOL)locate:(MTLRegion)region

@@ -14,16 +14,10 @@ namespace {
 
 int64_t Pieces(int64_t n, int64_t piece) { return (n + piece - 1) / piece; }
 
-// Only GPUs whose matrix unit reads threadgroup memory have as much of it as products' widest block takes.
-constexpr size_t WideBytes(int64_t rows, int64_t columns, int64_t stages, int64_t) {
-  return size_t(GEMM_WARPGROUP_BYTES(rows, columns, stages, 2));
-}
-
 Status AreAsked(size_t memory, bool* asked) {
   int way = ThreadgroupsRunAtOnce() ? kAskGroups : kAskThreads;
   RETURN_IF_ERROR(AskedForGemm(&way));
-  *asked =
-      way == kAskWarpgroups || (way == kAskGroups && memory >= WideBytes(GEMM_WIDE_WARPGROUPS));
+  *asked = way == kAskWarpgroups || (way == kAskGroups && HasWarpgroupUnit(memory));
   return Status();
 }
 

@@ -21,6 +21,9 @@ enum class GemmWay { kThreads, kTiles, kFew, kBlocks, kWarpgroups, kConv };
 enum GemmAsked { kAskTiles, kAskThreads, kAskGroups, kAskWarpgroups, kAskCached };
 Status AskedForGemm(int* asked);
 
+// Whether the matrix unit reads threadgroup memory itself: only such GPUs have as much of it for one threadgroup.
+bool HasWarpgroupUnit(size_t memory);
+
 // The ops fused to a product. `args` are the op's, in order.
 struct GemmEpilogue {
   FusedOps fused;

@@ -173,10 +173,9 @@ Status LaunchBlocks(Encoder& encoder, GemmWay way, const GemmParams& params, con
   size_t memory = 0;
   RETURN_IF_ERROR(encoder.MostThreadgroupMemory(&memory));
   const DType type = out.dtype();
-  // Only GPUs whose matrix unit reads threadgroup memory itself have as much of it. Small blocks keep
-  // more of a GPU busy where there are few large ones.
+  // Small blocks keep more of a GPU busy where there are few large ones.
   if (way == GemmWay::kBlocks && SizeOf(type) == 2 && params.rows > kLow.rows &&
-      memory >= kWide.bytes() && kEven.groups(params) * GemmProducts(params) >= kBusyEven) {
+      HasWarpgroupUnit(memory) && kEven.groups(params) * GemmProducts(params) >= kBusyEven) {
     return LaunchWarpgroups(encoder, params, a, b, epilogue, out);
   }
   const Block block = ChooseBlock(way, params, type, memory);
@@ -192,6 +191,8 @@ Status LaunchBlocks(Encoder& encoder, GemmWay way, const GemmParams& params, con
 }
 
 }  // namespace
+
+bool HasWarpgroupUnit(size_t memory) { return memory >= kWide.bytes(); }
 
 Status ChooseGemm(const GemmParams& params, DType type, bool fits, GemmWay* way) {
   const bool at_once = ThreadgroupsRunAtOnce();

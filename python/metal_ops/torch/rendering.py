@@ -3,6 +3,8 @@ samples]. Losses of such samples."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
@@ -46,16 +48,18 @@ def _packed(
     return torch.zeros([0, 2], dtype=torch.int32)
 
 
-def _scan(reduction: str, exclusive: bool, doc: str):  # type: ignore[no-untyped-def]
+def _scan(reduction: str, exclusive: bool, doc: str) -> Callable[..., Tensor]:
+    name = f"{'exclusive' if exclusive else 'inclusive'}_{reduction}"
+
     def scan(
         inputs: Tensor, packed_info: Tensor | None = None, indices: Tensor | None = None
     ) -> Tensor:
         if indices is not None and packed_info is None:
             packed_info = pack_info(indices)
-        packed = _packed(scan.__name__, inputs, packed_info, None, None)
+        packed = _packed(name, inputs, packed_info, None, None)
         return ops.packed_scan(inputs, packed, reduction=reduction, exclusive=exclusive)
 
-    scan.__name__ = scan.__qualname__ = f"{'exclusive' if exclusive else 'inclusive'}_{reduction}"
+    scan.__name__ = scan.__qualname__ = name
     scan.__doc__ = doc
     return scan
 
